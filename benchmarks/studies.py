@@ -9,6 +9,7 @@ from statistics import mean
 import pandas as pd
 
 from benchmarks.time_to_accuracy import by_pace
+from benchmarks.update_formats import by_format
 from server_app.config.composition import compose_experiment, compose_settings
 from server_app.config.override_text import flat
 from server_app.config.tables import Table
@@ -98,6 +99,8 @@ HEAVY = "num_clients=50 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock
 TENTHS = f"{HEAVY} rho=0.2 method=fedavg,univarfl {FIVE_SEEDS}"
 MANY_AT_A_TIME = f"{HEAVY} rho=0.4 method=fedavg seed=0,1,2"
 BUFFERS = {1: "rounds=600 evaluate_every=5", 5: "rounds=120", 10: "rounds=60", 20: "rounds=30"}
+FORMATS = "alpha=0.1 rounds=20 local_epochs=1 method=fedavg,univarfl seed=70,71,72,73,74"
+FEEDBACK = "update.error_feedback=true,false"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
 
@@ -416,6 +419,12 @@ STUDIES = {  # with the time of each on two cores
                 "method=univarfl method.energy_eps=3",
             )
         ),
+    ),
+    # Twenty minutes. Compared: each format minus float32, paired by seed, after the last round and
+    # over the last five, for each of two methods. Nothing is tuned.
+    "update-formats": Study(
+        (f"{FORMATS} update=float32", f"{FORMATS} update=bfloat16,int8 {FEEDBACK}"),
+        tables=by_format,
     ),
     # Twenty minutes.
     "pace": Study(

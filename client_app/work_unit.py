@@ -27,6 +27,8 @@ from task.training.loop import LocalResult
 
 CLIP = "task.optim.update_norm:clip_result"
 LEDGER = "client_app.budget:charge_round"  # imported at sites whose owners set a limit
+ROUND = "client_app.rounded_update:rounded_result"
+SPLIT = "client_app.rounded_update:without_error"
 TRAIN_PURPOSE = "train"
 
 logger = logging.getLogger("univarfl.client")
@@ -124,20 +126,38 @@ def train_client(
     train = partial(worker.train, weights, request.round, client)
     if not worker.config.models_kept:
         charge(session)
-        return sent_result(session, train(broadcast=broadcast, deadline=session.deadline), weights)
+        result = train(broadcast=broadcast, deadline=session.deadline)
+        return sent_result(session, result, weights, {})
     state = session.client_state()
     state.require_space()
     charge(session)
-    result = train(state.load(client, accepted), broadcast, session.deadline)
+    kept: Tensors = state.load(client, accepted)
+    error: Tensors = {}
+    if worker.config.update.keeps_error:
+        kept, error = named(SPLIT)(kept)
+    result = sent_result(session, train(kept, broadcast, session.deadline), weights, error)
     state.keep(client, request.round, accepted, result.state)
-    return sent_result(session, result, weights)
+    return result
 
 
-def sent_result(session: Session[Any], result: LocalResult, start: Tensors) -> LocalResult:
-    """Return what a client sends: with second moments if the server averages them."""
-    if session.worker.config.network().statistics != "moments":
-        return result
-    return replace(result, weights=with_second_moments(result.weights, start))
+def sent_result(
+    session: Session[Any], result: LocalResult, start: Tensors, error: Tensors
+) -> LocalResult:
+    """Return what a client sends: with second moments if the server averages them, and rounded.
+
+    Args:
+        session: the request.
+        result: of the client's training.
+        start: the weights that it began with.
+        error: what rounding changed in the client's last accepted update.
+    """
+    worker = session.worker
+    if worker.config.network().statistics == "moments":
+        result = replace(result, weights=with_second_moments(result.weights, start))
+    if worker.config.update.rounded:
+        rounded: LocalResult = named(ROUND)(result, start, error, worker)
+        return rounded
+    return result
 
 
 def charge(session: Session[Any]) -> None:
@@ -233,7 +253,7 @@ class SeparateModels:
 
     def add(self, client: int, result: LocalResult) -> None:
         """Add a client's result."""
-        self._weights[str(client)] = PackedTensors.of(result.weights)
+        self._weights[str(client)] = PackedTensors.of(result.sent)
         if result.extra:
             self._extra[str(client)] = PackedTensors.of(result.extra)
 

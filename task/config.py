@@ -214,6 +214,28 @@ class Secure(Strict):
         return self.mode != "none"
 
 
+class Update(Strict):
+    """The numbers in which a client's update travels; see `task.protocol.number_formats`.
+
+    Attributes:
+        format: float32 sends them as they are.
+        error_feedback: whether a client adds what rounding changed to its next update.
+    """
+
+    format: Literal["float32", "bfloat16", "int8"] = "float32"
+    error_feedback: bool = False
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the numbers are rounded."""
+        return self.format != "float32"
+
+    @property
+    def keeps_error(self) -> bool:
+        """Whether clients keep what rounding changed."""
+        return self.rounded and self.error_feedback
+
+
 class LocalConfig(Strict):
     """The settings of local training.
 
@@ -241,6 +263,7 @@ class LocalConfig(Strict):
     after: Settings
     secure: Secure = Secure()
     tune: Settings = {"name": "all"}
+    update: Update = Update()
 
     def source(self) -> "Source":
         """Return the data set."""
@@ -252,7 +275,8 @@ class LocalConfig(Strict):
         """How many times the size of the model a client keeps between rounds, at most."""
         members = self.local_method().members()
         kept = sum(member.keeps_state + member.personalises for member in members)
-        return kept + self.optim.kept_models * self.optim.keep_momentum
+        kept += self.optim.kept_models * self.optim.keep_momentum
+        return kept + self.update.keeps_error
 
     @property
     def personalised(self) -> bool:

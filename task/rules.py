@@ -16,6 +16,7 @@ Settings = TypeVar("Settings", bound=LocalConfig)
 # The rules of options, each with what tells whether the option is chosen.
 OPTIONS: tuple[tuple[Callable[[LocalConfig], bool], str], ...] = (
     (lambda of: of.secure.rounded, "task.secure.rules.masked_experiment:problems"),
+    (lambda of: of.update.rounded, "task.protocol.number_formats:problems"),
     (lambda of: of.privacy.per_example, "task.privacy.separable:problems"),
     (lambda of: of.privacy.per_client, "task.privacy.whole_clients:problems"),
 )

@@ -71,6 +71,7 @@ class TestOneSite:
         site = Site(name="north", directory=str(places / "north"), max_norm=1.0, max_epochs=2)
         for word, message in (
             ("local_epochs=3", "site north trains at most 2 local epochs at a time"),
+            ("update=int8", r"limits the norm of its updates \(its max-norm\), and rounding with"),
             (
                 "method=scaffold",
                 r"site north clips its updates \(its max-norm\), but clients of method=scaffold",

@@ -27,6 +27,11 @@ def no_problem(_extra: Tensors) -> str:
     return ""
 
 
+def as_sent(weights: Tensors, _start: Tensors) -> Tensors:
+    """Return weights that were sent as they are."""
+    return weights
+
+
 @dataclass(frozen=True)
 class SumSettings:
     """What the sums of all rounds of a run have in common.
@@ -39,6 +44,7 @@ class SumSettings:
         mean: whether the mean is needed.
         problem_with: see `ServerUpdate.problem_with`.
         new_sum: returns an empty sum of models that were trained from given weights.
+        read: returns a model from what one client sent of it, and the weights that it started from.
     """
 
     guard: Guard
@@ -48,6 +54,7 @@ class SumSettings:
     mean: bool = True
     problem_with: Callable[[Tensors], str] = no_problem
     new_sum: Callable[[Tensors], IntegerSum] = ExactSum
+    read: Callable[[Tensors, Tensors], Tensors] = as_sent
 
 
 class UpdateAccumulator:
@@ -70,6 +77,7 @@ class UpdateAccumulator:
         examples: by participant.
         terms: the names of the loss terms that clients may report.
         problem_with: see `ServerUpdate.problem_with`.
+        read: see `SumSettings`.
         updates: each participant's outcome so far. This is the only place that says which updates
             count.
         moved: by client, its weights minus `before`, float32, if the strategy needs each update.
@@ -90,6 +98,7 @@ class UpdateAccumulator:
     ) -> None:
         guard, each = settings.guard, settings.each
         self.problem_with, self.terms = settings.problem_with, frozenset(settings.terms)
+        self.read = settings.read
         self.before, self.broadcast = before, broadcast
         self.shares, self.examples = shares, examples
         self.updates: dict[int, ClientUpdate] = {}

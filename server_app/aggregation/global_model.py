@@ -4,11 +4,18 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from server_app.aggregation.accumulator import Rebase, SumSettings, UpdateAccumulator, no_problem
+from server_app.aggregation.accumulator import (
+    Rebase,
+    SumSettings,
+    UpdateAccumulator,
+    as_sent,
+    no_problem,
+)
 from server_app.aggregation.aggregator import Aggregator
 from server_app.aggregation.client_weights import ClientWeights
 from server_app.aggregation.guards.base import guard_of
@@ -32,6 +39,10 @@ OTHER_IMAGES = (
     "the network was made for images of {0.image_size} pixels with {0.interpolation} interpolation;"
     " here they have data.image_size={1.image_size} and data.interpolation={1.interpolation}"
 )
+if TYPE_CHECKING:
+    from task.protocol.number_formats import UpdateFormat
+
+FORMAT = "task.protocol.number_formats:UpdateFormat"
 GIVEN = "server_app.aggregation.starting_weights:starting_weights"
 WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
 
@@ -83,6 +94,9 @@ class GlobalModel:
         trained = frozenset(trained_parameters(worker.model)) & self._weights.keys()
         server = worker.method.server({n: v for n, v in self._weights.items() if n in trained})
         self._server_update = server
+        self._format: UpdateFormat | None = None
+        if experiment.update.rounded:
+            self._format = named(FORMAT)(experiment.update.format, trained)
         self.last_accepted: Counter[int] = Counter()
         self.buffered, self.clients = strategy.buffered, clients
         self._sum_settings = SumSettings(
@@ -93,6 +107,7 @@ class GlobalModel:
             mean=not strategy.needs_each_update or server is not None,
             problem_with=server.problem_with if server else no_problem,
             new_sum=partial(new_sum, experiment.secure),
+            read=self._format.received if self._format else as_sent,
         )
 
     @property
@@ -141,6 +156,14 @@ class GlobalModel:
         """The size of what one client receives in a round: the model and the broadcast."""
         sent = [*self.weights.values(), *self.broadcast.values()]
         return sum(value.nbytes for value in sent)
+
+    @property
+    def reply_bytes(self) -> int:
+        """The size of what one client sends in a round: its update, and what the method adds."""
+        if not self._format:
+            return self.request_bytes
+        extra = sum(value.nbytes for value in self.broadcast.values())
+        return self._format.size(self.weights) + extra
 
     def state(self) -> ModelState:
         """Return all that the next round needs, for a checkpoint."""

@@ -43,7 +43,8 @@ def _add_model(update: ClientUpdate, reply: TrainReply, accumulator: UpdateAccum
         ProtocolError, TrainingError: it cannot be used.
     """
     described = describe(update, reply.row(update.client), accumulator)
-    weights, extra = _take_arrays(reply, str(update.client))
+    sent, extra = _take_arrays(reply, str(update.client))
+    weights = accumulator.read(sent, accumulator.before)
     check_tensors(weights, accumulator.before)
     check_counters(weights, accumulator.before)
     check_tensors(extra, accumulator.broadcast)

@@ -50,8 +50,8 @@ class RoundKind:
 
     @property
     def reply_bytes(self) -> int:
-        """The size of one client's reply to a request to train: that of the request."""
-        return self.context.model.request_bytes
+        """The size of one client's reply to a request to train."""
+        return self.context.model.reply_bytes
 
     def recorded(self) -> dict[str, Any]:
         """Return the entries of ``run.json`` that describe this kind."""

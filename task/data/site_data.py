@@ -68,6 +68,11 @@ def check_site_limits(config: LocalConfig, site: Site) -> None:
             "privacy=example or client, with privacy.noise_multiplier above 0 and "
             "privacy.reproducible=false"
         )
+    if site.max_norm is not None and config.update.rounded:
+        raise SiteError(
+            f"site {site.name} limits the norm of its updates (its max-norm), and rounding with "
+            f"update={config.update.format} can exceed it; add update=float32"
+        )
     for member, method in zip(config.local_method().members(), config.methods(), strict=True):
         if site.max_norm is not None and member.server_update:
             raise SiteError(

@@ -115,6 +115,11 @@ class LocalResult:
     state: dict[str, Tensor]
     extra: dict[str, Tensor]
 
+    @property
+    def sent(self) -> Tensors:
+        """The weights as they travel."""
+        return self.weights
+
 
 class LocalTrainer:
     """Trains clients one after another in the same model and optimizer, reset for each client.

@@ -186,8 +186,8 @@ def images_in(place: Path) -> Path:
     return making.tree(place / "images", kinds, 8)
 
 
-def trained(grid: SiteGrid, place: Path, run_id: str, rounds: int) -> Path:
-    """Run the experiment on a grid; return the run's directory."""
+def trained(grid: SiteGrid, place: Path, run_id: str, rounds: int, *further: str) -> Path:
+    """Run the experiment, with further words, on a grid; return the run's directory."""
     (place / "runs").mkdir(exist_ok=True)
     words = [
         *WORDS,
@@ -195,6 +195,7 @@ def trained(grid: SiteGrid, place: Path, run_id: str, rounds: int) -> Path:
         f"evaluate_every={rounds}",
         f"output_dir={place / 'runs'}",
         f"run_id={run_id}",
+        *further,
     ]
     context = Context(1, 0, {}, RecordDict(), {"overrides": shlex.join(words)})
     logging.getLogger("univarfl.client").propagate = False

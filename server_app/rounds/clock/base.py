@@ -33,14 +33,14 @@ class Clock(ABC):
 
     @abstractmethod
     def devices(
-        self, experiment: Experiment, images: Positions, reply_bytes: int
+        self, experiment: Experiment, images: Positions, exchanged_bytes: int
     ) -> "Devices | None":
         """Return the devices of a run's clients; None if they are not simulated.
 
         Args:
             experiment: what is run.
             images: by client, the number of its training images.
-            reply_bytes: the size of one client's reply.
+            exchanged_bytes: what a client receives and sends in a round.
 
         Raises:
             ConfigError: a file that describes them cannot be used.

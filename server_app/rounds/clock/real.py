@@ -16,6 +16,6 @@ class RealClock(Clock):
     """Real seconds; no device is simulated."""
 
     def devices(
-        self, experiment: "Experiment", images: Positions, reply_bytes: int
+        self, experiment: "Experiment", images: Positions, exchanged_bytes: int
     ) -> "Devices | None":
         return None

@@ -92,7 +92,7 @@ class VirtualClock(Clock):
             read_trace(Path(self.trace), experiment.num_clients)
 
     def devices(
-        self, experiment: "Experiment", images: Positions, reply_bytes: int
+        self, experiment: "Experiment", images: Positions, exchanged_bytes: int
     ) -> Devices | None:
         if self.trace is not None:
             path = Path(self.trace)
@@ -106,4 +106,4 @@ class VirtualClock(Clock):
             )  # fmt: skip
             profiles = population.draw(experiment.num_clients, experiment.seed)
         steps = experiment.local_epochs * self.step_cost
-        return Devices(profiles, images, steps, reply_bytes, self.variation, experiment.seed)
+        return Devices(profiles, images, steps, exchanged_bytes, self.variation, experiment.seed)

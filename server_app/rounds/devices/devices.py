@@ -49,7 +49,7 @@ class Devices:
         profiles: what they can do.
         images: by client, the number of its training images.
         passes: over them, each as long as one of FedAvg.
-        reply_bytes: what a client receives, and what it sends.
+        exchanged_bytes: what a client receives and sends.
         variation: standard deviation of the logarithm of an attempt's time.
         seed: the experiment's.
     """
@@ -57,7 +57,7 @@ class Devices:
     profiles: Profiles
     images: Positions
     passes: float
-    reply_bytes: int
+    exchanged_bytes: int
     variation: float
     seed: int
 
@@ -82,7 +82,7 @@ class Devices:
         """Return the duration of attempts without their variation: a number, or [K]."""
         profiles = self.profiles
         training = profiles.seconds_per_image[clients] * self.images[clients] * self.passes
-        seconds: Values = training + 2 * self.reply_bytes / profiles.bytes_per_second[clients]
+        seconds: Values = training + self.exchanged_bytes / profiles.bytes_per_second[clients]
         return seconds
 
     def attempt(self, client: int, server_round: int, now: float) -> Attempt:

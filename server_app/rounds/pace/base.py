@@ -43,7 +43,8 @@ class Pace(ABC):
         self.clock = clock_of(experiment)
         self.policy = policy_of(experiment)
         images = context.worker.data.clients.sizes().train  # also if clients do not tell them
-        devices = self.clock.devices(experiment, images, self.kind.reply_bytes)
+        exchanged = context.model.request_bytes + self.kind.reply_bytes
+        devices = self.clock.devices(experiment, images, exchanged)
         self.clients = Clients(
             experiment.num_clients, experiment.participants, experiment.seed, devices
         )

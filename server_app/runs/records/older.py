@@ -71,6 +71,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
             data.setdefault("subset", "own")
     config.setdefault("last_batch", "merge")
     config.setdefault("tune", {"name": "all"})
+    config.setdefault("update", {"format": "float32", "error_feedback": False})
     config.setdefault("train", {"class_weights": "none", "label_smoothing": 0.0})
     config.setdefault("after", {"name": "none"})
     replace_batch_norm(config)

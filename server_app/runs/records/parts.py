@@ -25,7 +25,7 @@ MOST = 10**18
 GROUPS = (  # of the configuration, besides the method
     "after", "augmentation", "clock", "data", "federation", "guard", "model", "optim",
     "participation", "partition", "privacy", "runtime", "secure", "strategy", "train", "tune",
-    "watch",
+    "update", "watch",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ MEDIAN = Population(0.01, 0.0, 8.0, 0.0, 24.0, 0.0, 0.0)  # 8 megabits are a mil
 def devices(profiles: Profiles, variation: float = 0.0, seed: int = 0) -> Devices:
     """Devices of clients with 100 images each, two epochs, and replies of 3 MB."""
     images = np.full(len(profiles.dropout), 100)
-    return Devices(profiles, images, 2, 3_000_000, variation, seed)
+    return Devices(profiles, images, 2, 6_000_000, variation, seed)
 
 
 def profiles(clients: int = 4, **changes: float) -> Profiles:
