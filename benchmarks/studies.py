@@ -99,7 +99,10 @@ HEAVY = "num_clients=50 local_epochs=2 clock=virtual clock.speed_sigma=1.5 clock
 TENTHS = f"{HEAVY} rho=0.2 method=fedavg,univarfl {FIVE_SEEDS}"
 MANY_AT_A_TIME = f"{HEAVY} rho=0.4 method=fedavg seed=0,1,2"
 BUFFERS = {1: "rounds=600 evaluate_every=5", 5: "rounds=120", 10: "rounds=60", 20: "rounds=30"}
-FORMATS = "alpha=0.1 rounds=20 local_epochs=1 method=fedavg,univarfl seed=70,71,72,73,74"
+FORMATS = (
+    "model=lenet data.image_size=16 alpha=0.1 rounds=40 local_epochs=2 "
+    "method=fedavg,univarfl seed=75,76,77,78,79"
+)
 FEEDBACK = "update.error_feedback=true,false"
 SMALL_RESNET = "model=resnet56 data.image_size=8 alpha=0.1 rounds=12"
 
@@ -420,7 +423,7 @@ STUDIES = {  # with the time of each on two cores
             )
         ),
     ),
-    # Twenty minutes. Compared: each format minus float32, paired by seed, after the last round and
+    # Ten minutes. Compared: each format minus float32, paired by seed, after the last round and
     # over the last five, for each of two methods. Nothing is tuned.
     "update-formats": Study(
         (f"{FORMATS} update=float32", f"{FORMATS} update=bfloat16,int8 {FEEDBACK}"),
