@@ -7,7 +7,7 @@ from torch import Tensor
 from task.errors import diverged
 from task.optim.parameters import trained_parameters
 from task.protocol.number_formats import UpdateFormat
-from task.tensors import Tensors
+from task.tensors import Tensors, is_finite
 from task.training.loop import LocalResult
 from task.training.worker import Worker
 
@@ -52,7 +52,7 @@ def rounded_result(
     }
     encoded = update_format.encode(result.weights, changes)
     weights = update_format.weights(encoded, start)
-    if not all(weights[name].isfinite().all() for name in changes):
+    if not all(is_finite(weights[name]) for name in changes):
         raise diverged("a number of the rounded update is not finite")
     state = result.state
     if settings.error_feedback:
