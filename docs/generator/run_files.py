@@ -47,6 +47,8 @@ FILES = {
     "after that stage.",
     "clients/": "In a simulation whose clients keep a part of the model: the part of each client "
     "that has trained, `clients/3.safetensors`.",
+    "sums/": "With `sums.keep=true`: the exact sums of each client's features, for "
+    "`univarfl forget` and `sums.add_to`; only the owner can read them.",
     "models/": "With `watch.models_every`: the models of the kept rounds. "
     "`models/round-000002.safetensors` has the model that round 2's participants received "
     "(`received/`), each trained model (`client-3/`) and the global model after it "

@@ -7,7 +7,7 @@ from docs.generator.comments import Key, read_file
 from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
-from server_app.config.experiment import Experiment, FederationConfig, Watch
+from server_app.config.experiment import Experiment, FederationConfig, Sums, Watch
 from task.config import AdamW, Loss, Runtime, Secure, Sgd
 from task.data.sources.base import Source
 from task.privacy.settings import Privacy
@@ -29,6 +29,7 @@ HANDLED = ("name", "published", "secure.start")  # set by choices and files, not
 def general() -> list[Setting]:
     """Return the settings of the first level of ``conf/config.yaml``, and of ``watch``."""
     types = hints(Experiment) | {f"watch.{name}": hint for name, hint in hints(Watch).items()}
+    types |= {f"sums.{name}": hint for name, hint in hints(Sums).items()}
     types |= {f"train.{name}": hint for name, hint in hints(Loss).items()}
     types |= {f"data.{name}": hint for name, hint in hints(Source).items()}
     return described(read_file(CONF / "config.yaml").keys, types, "")

@@ -18,6 +18,7 @@ from server_app.config.tables import Table
 from task.config import MEASURED, LocalConfig, Settings, Strict
 from task.errors import ConfigError
 from task.given_weights import WEIGHTS_HASH, without_weights
+from task.registry import Names
 
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 MOST_SECONDS = 1e9  # that a message may name
@@ -53,6 +54,18 @@ def has_credentials(address: str) -> bool:
     return bool(parts.password or (parts.username and parts.scheme in ("http", "https")))
 
 
+class Sums(Strict):
+    """The sums of clients' features from which the server solves a classifier.
+
+    Attributes:
+        keep: whether the run directory keeps each client's sums.
+        add_to: the directory of a run that kept some, which are added up with new ones.
+    """
+
+    keep: bool
+    add_to: str | None
+
+
 class FederationConfig(Strict):
     """The workers that train clients, and how long the server waits for them."""
 
@@ -77,6 +90,8 @@ class Experiment(LocalConfig):
     watch: Watch
     equations: Literal["paper", "release"]
     published: list[Table]
+    without: Names
+    sums: Sums
     strategy: Settings
     guard: Settings
     clock: Settings
@@ -96,6 +111,20 @@ class Experiment(LocalConfig):
         if self.component("strategy").private:
             return f"strategy={self.strategy['name']}"
         return f"privacy.unit={self.privacy.unit}" if self.privacy.private else ""
+
+    @property
+    def client_names(self) -> Sequence[str]:
+        """The name of each client's site, or its number in a simulation."""
+        return self.partitioner().sites or [str(client) for client in range(self.num_clients)]
+
+    @property
+    def excluded(self) -> frozenset[int]:
+        """The clients that take no part."""
+        if not self.without:
+            return frozenset()
+        return frozenset(
+            client for client, name in enumerate(self.client_names) if name in self.without
+        )
 
     def local(self) -> LocalConfig:
         """Return the settings of local training, which are sent to the clients."""

@@ -11,7 +11,7 @@ from task.given_weights import KEY, PRETRAINED, given_weights
 from task.machine.files import from_home
 
 PATHS = ("root", "schema", "repo")  # a hub data set's repo may be a local directory
-FILES = {"after": "images", "clock": "trace"}  # settings of groups that are paths
+FILES = {"after": "images", "clock": "trace", "sums": "add_to"}  # settings of groups that are paths
 
 RESUME = "resume="
 
@@ -32,7 +32,7 @@ def recorded_words(words: Sequence[str], experiment: Experiment) -> list[str]:
     files = [
         f"{group}.{key}={quoted(path)}"
         for group, key in FILES.items()
-        if (path := getattr(experiment, group).get(key))
+        if (path := dict(getattr(experiment, group)).get(key))
     ]
     given, origin = given_weights(experiment.model), experiment.model.get(PRETRAINED)
     named = f"{PRETRAINED}:{origin['sha256']}" if origin else given and str(given.path)

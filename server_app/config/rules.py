@@ -27,6 +27,10 @@ OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
         lambda of: any(member.closed_form for member in of.local_method().members()),
         "server_app.config.compatibility.closed_form:problems",
     ),
+    (
+        lambda of: bool(of.without or of.sums.keep or of.sums.add_to),
+        "server_app.config.compatibility.kept_sums:problems",
+    ),
     (lambda of: strategy_of(of).buffered, "server_app.config.compatibility.buffered:problems"),
     (
         lambda of: of.network().statistics != "averaged",

@@ -34,14 +34,20 @@ class ClientSizes:
     Args:
         data: the server's data set and split; sites' clients are empty in it.
         told: whether clients report their image counts. If not, all count as equal.
+        excluded: the clients that take no part, and so have no images.
 
     Attributes:
         train: by client, its training images; 0 for a site that has not come yet.
         validation: by client, its validation images, likewise.
     """
 
-    def __init__(self, data: FederatedData, told: bool = True) -> None:
+    def __init__(
+        self, data: FederatedData, told: bool = True, excluded: frozenset[int] = frozenset()
+    ) -> None:
         train, validation = data.clients.sizes()
+        self._excluded = excluded
+        for client in excluded:
+            train[client] = validation[client] = 0
         if not told:
             train = np.where(train > 0, UNTOLD_IMAGES, 0)
         self.train = array("q", train.tobytes())
@@ -50,7 +56,7 @@ class ClientSizes:
     def update(self, nodes: Sequence[NodeInfo]) -> None:
         """Take over the counts that sites report."""
         for node in nodes:
-            if node.site:
+            if node.site and node.index not in self._excluded:
                 self.train[node.index] = node.train
                 self.validation[node.index] = node.validation
 

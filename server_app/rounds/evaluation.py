@@ -55,7 +55,11 @@ def clients_of_final_scores(context: RoundContext) -> list[int]:
     experiment = context.experiment
     if not experiment.validation_share:
         return []
-    return with_a_model(context, clients_to_score(experiment.num_clients, experiment.seed))
+    scored, excluded = (
+        clients_to_score(experiment.num_clients, experiment.seed),
+        experiment.excluded,
+    )
+    return with_a_model(context, [client for client in scored if client not in excluded])
 
 
 def with_a_model(context: RoundContext, clients: Sequence[int]) -> list[int]:

@@ -99,7 +99,8 @@ class Federation:
         self._statistics: FinalStatistics | None = None
         if experiment.tuning().whole and experiment.network().keeps_statistics:
             self._statistics = named(STATISTICS)(experiment, self._worker.model)
-        self._sizes = ClientSizes(self._worker.data, told=not experiment.privacy.private)
+        told = not experiment.privacy.private
+        self._sizes = ClientSizes(self._worker.data, told, experiment.excluded)
 
     def run(self) -> RoundContext:
         """Run every round, and keep the model.

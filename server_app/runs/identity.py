@@ -29,6 +29,7 @@ SHARED = (
     "server_app.nodes",
     "server_app.rounds",
     "server_app.runs.checkpoint",
+    "server_app.runs.kept_sums",
     "task.combination",
     "task.config",
     "task.data",

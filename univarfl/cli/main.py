@@ -25,6 +25,7 @@ from univarfl.cli.data import DATA_HELP, data
 from univarfl.cli.deploy.application import deploy
 from univarfl.cli.doctor import DOCTOR_HELP, doctor
 from univarfl.cli.export import EXPORT_HELP, export
+from univarfl.cli.forget import FORGET_HELP, forget
 from univarfl.cli.list_choices import LIST_HELP, list_choices
 from univarfl.cli.papers import PAPERS_HELP, papers
 from univarfl.cli.plain_help import use_plain_help
@@ -91,6 +92,7 @@ application.command(help=ANALYSE_HELP, rich_help_panel="Look")(analyse)
 application.command(help=PAPERS_HELP, rich_help_panel="Sweep")(papers)
 application.command(help=DATA_HELP, rich_help_panel="Look")(data)
 application.command(help=PREDICT_HELP, rich_help_panel="Use")(predict)
+application.command(help=FORGET_HELP, rich_help_panel="Use")(forget)
 application.command(help=EXPORT_HELP, rich_help_panel="Use")(export)
 application.command(help=DOCTOR_HELP, rich_help_panel="Look")(doctor)
 application.add_typer(deploy, name="deploy", rich_help_panel="Deploy")

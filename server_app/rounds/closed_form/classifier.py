@@ -1,5 +1,6 @@
 """The global weights with a classifier that is solved from all clients' features."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,18 +28,18 @@ class Solved(NamedTuple):
 
     Attributes:
         weights: the global weights.
-        clients: the clients whose images it knows, ascending.
+        images: by client whose images it knows, how many these are.
         missing: by client, why it does not know the others.
     """
 
     weights: Tensors
-    clients: list[int]
+    images: dict[int, int]
     missing: dict[int, str]
 
     def facts(self) -> dict[str, Any]:
         """Return what the record says about it."""
         missing = {str(client): reason for client, reason in sorted(self.missing.items())}
-        return {"clients": len(self.clients), "missing": missing}
+        return {"clients": len(self.images), "missing": missing}
 
 
 def solve(context: RoundContext, penalty: float | None, stage: str) -> Solved:
@@ -58,21 +59,48 @@ def solve(context: RoundContext, penalty: float | None, stage: str) -> Solved:
     check_size(context.experiment, context.worker.model, stage, products=products)
     found = Collection(context, form)
     found.collect(stage)
-    matrix, by_class = form.unpacked(found.total)
+    for note in absent_classes(form, found.total, context.worker.data.dataset.classes, stage):
+        context.note("", note)
+    weights = with_classifier(context.model.weights, form, found.total, penalty)
+    return Solved(weights, found.images, found.missing)
+
+
+def with_classifier(before: Tensors, form: Form, total: Tensor, penalty: float | None) -> Tensors:
+    """Return weights with the classifier that follows from sums over all images.
+
+    Args:
+        before: the weights.
+        form: of the sums.
+        total: the sums, [length] int64.
+        penalty: lambda of ridge regression; None for the means of the classes.
+
+    Raises:
+        RunFailedError: there is no solution.
+    """
+    matrix, by_class = form.unpacked(total)
     if penalty is None:
         weight = mean_classifier(by_class)
     else:
         weight = ridge_classifier(matrix, by_class, penalty)
-    classes = context.worker.data.dataset.classes
-    absent = [name for name, row in zip(classes, by_class, strict=True) if not bool(row.any())]
-    if absent:
-        text = f"{stage}: no images of the classes {', '.join(absent)}; their weights are 0"
-        context.note("", text)
-    before = context.model.weights
     new = {WEIGHT: weight.to(before[WEIGHT].dtype)}
     if BIAS in before:
         new[BIAS] = torch.zeros_like(before[BIAS])
-    return Solved({**before, **new}, found.clients, found.missing)
+    return {**before, **new}
+
+
+def absent_classes(form: Form, total: Tensor, classes: Sequence[str], stage: str) -> Iterator[str]:
+    """Yield a note on the classes without images, if there are any.
+
+    Args:
+        form: of the sums.
+        total: the sums.
+        classes: the names of all classes.
+        stage: the setting that asks for the classifier.
+    """
+    _, by_class = form.unpacked(total)
+    absent = [name for name, row in zip(classes, by_class, strict=True) if not bool(row.any())]
+    if absent:
+        yield f"{stage}: no images of the classes {', '.join(absent)}; their weights are 0"
 
 
 def ridge_classifier(products: Tensor, by_class: Tensor, penalty: float) -> Tensor:

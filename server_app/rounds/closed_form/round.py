@@ -26,17 +26,16 @@ def closed_form_round(pace: Pace, server_round: int) -> RoundResult:
     solved = solve(context, method.get("penalty"), f"method={method['name']}")
     model.weights = {key: solved.weights[key] for key in model.weights}
     scores = score_model(pace.kind, server_round, clients_of_final_scores(context))
-    sites, sizes = context.sites, context.sizes.train
+    sites = context.sites
     updates = [
         ClientUpdate(
-            client, sites[client] if sites else "", examples=sizes[client] * (not reason),
-            reason=reason,
+            client, sites[client] if sites else "", examples=solved.images.get(client, 0),
+            reason=solved.missing.get(client, ""),
         )
-        for client in sorted([*solved.clients, *solved.missing])
-        for reason in [solved.missing.get(client, "")]
+        for client in sorted([*solved.images, *solved.missing])
     ]  # fmt: skip
     train = {
-        "clients": len(solved.clients),
+        "clients": len(solved.images),
         "failed": len(solved.missing),
         "seconds": round(time.perf_counter() - started, 3),
     }

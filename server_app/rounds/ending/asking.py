@@ -14,7 +14,8 @@ from task.protocol.envelope import Kind
 def clients_with_images(context: RoundContext) -> list[int]:
     """Return the clients that have training images, or may have: a site tells when it registers."""
     if context.sites:
-        return list(range(context.experiment.num_clients))
+        excluded = context.experiment.excluded
+        return [client for client in range(len(context.sites)) if client not in excluded]
     return [client for client, images in enumerate(context.sizes.train) if images]
 
 

@@ -70,6 +70,8 @@ def add_later_settings(config: dict[str, Any]) -> None:
         if data.get("name") == "imagenet200":
             data.setdefault("subset", "own")
     config.setdefault("last_batch", "merge")
+    config.setdefault("without", [])
+    config.setdefault("sums", {"keep": False, "add_to": None})
     config.setdefault("tune", {"name": "all"})
     config.setdefault("update", {"format": "float32", "error_feedback": False})
     config.setdefault("train", {"class_weights": "none", "label_smoothing": 0.0})

@@ -24,8 +24,8 @@ WHOLE = {"seed": 0, "rounds": 1, "num_clients": 1}  # settings, and the least va
 MOST = 10**18
 GROUPS = (  # of the configuration, besides the method
     "after", "augmentation", "clock", "data", "federation", "guard", "model", "optim",
-    "participation", "partition", "privacy", "runtime", "secure", "strategy", "train", "tune",
-    "update", "watch",
+    "participation", "partition", "privacy", "runtime", "secure", "strategy", "sums", "train",
+    "tune", "update", "watch",
 )  # fmt: skip
 
 
@@ -234,6 +234,18 @@ class Stage(Part):
             each.get("accuracy", each.get("mean")) for each in (self.before, self.after)
         )
         return None if before is None or after is None else (before, after)
+
+
+class Forgotten(Part):
+    """Which clients were removed from the model of an earlier run, by ``univarfl forget``.
+
+    Attributes:
+        run: the directory of the earlier run.
+        clients: the names of the clients' sites, or their numbers.
+    """
+
+    run: str
+    clients: Names
 
 
 class Privacy(Part):

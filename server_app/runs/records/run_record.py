@@ -16,6 +16,7 @@ from server_app.runs.records.parts import (
     Count,
     Data,
     Engine,
+    Forgotten,
     Names,
     Part,
     Privacy,
@@ -97,6 +98,7 @@ class RunRecord(Part):
     results: Results = Results()
     statistics: Statistics = Statistics()
     after: Stage | None = None
+    forgotten: Forgotten | None = None
     sha256: str | None = None
 
     _written: Mapping[str, Any] = PrivateAttr()
