@@ -2,17 +2,17 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from client_app.session import Session
 from task.privacy.accounting import cost_of_training
 from task.privacy.ledger import DIRECTORY, PrivacyLedger
-from task.protocol.training import TrainRequest
 
 logger = logging.getLogger("univarfl.client")
 
 
-def charge_round(session: Session[TrainRequest]) -> None:
-    """Charge one round of training to the ledger of a site whose owner sets a limit.
+def charge_round(session: Session[Any]) -> None:
+    """Charge a round of training or sums with noise to the ledger of a site with a limit.
 
     Each attempt is charged, because the answer of each may arrive.
 
@@ -26,7 +26,7 @@ def charge_round(session: Session[TrainRequest]) -> None:
     privacy = worker.config.privacy
     ledger = PrivacyLedger(site.state_directory / DIRECTORY, site.max_epsilon, site.delta)
     images = ledger.images_of(worker.data.dataset.version, Path(site.directory))
-    epsilon = ledger.charge(images, cost_of_training(privacy, worker.config.local_epochs))
+    epsilon = ledger.charge(images, cost_of_training(privacy, worker.config.passes))
     logger.info(
         "round %d: charged, epsilon %.3f of %g at delta %g",
         session.request.round, epsilon, site.max_epsilon, site.delta,

@@ -90,6 +90,7 @@ def describe_site(worker: Worker, site: Site) -> Facts:
             "site": site.name,
             "train": UNTOLD_IMAGES,
             "validation": 0,
+            "statistics": site.tell_statistics,
         }
     counts = np.bincount(dataset.labels[dataset.train], minlength=len(dataset.classes))
     return {

@@ -315,6 +315,11 @@ class LocalConfig(Strict):
         return found
 
     @property
+    def passes(self) -> int:
+        """How often a round reads each training image of a client."""
+        return 1 if self.local_method().closed_form else self.local_epochs
+
+    @property
     def keeps_statistics(self) -> bool:
         """Whether training changes statistics of batch norm; with a frozen network, the head's."""
         network = self.network()

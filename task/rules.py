@@ -19,6 +19,10 @@ OPTIONS: tuple[tuple[Callable[[LocalConfig], bool], str], ...] = (
     (lambda of: of.update.rounded, "task.protocol.number_formats:problems"),
     (lambda of: of.privacy.per_example, "task.privacy.separable:problems"),
     (lambda of: of.privacy.per_client, "task.privacy.whole_clients:problems"),
+    (
+        lambda of: of.privacy.private and of.local_method().closed_form,
+        "task.privacy.noisy_sums:problems",
+    ),
 )
 
 

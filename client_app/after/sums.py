@@ -9,11 +9,15 @@ from torch import Tensor
 from client_app.after.features import LEAST_OF_CLASS, check_features
 from client_app.after.sent_tensors import tensors_of_clients
 from client_app.session import Session
+from client_app.work_unit import charge
 from task.errors import ProtocolError, SiteError
 from task.methods.families.closed_form import ClosedForm
 from task.protocol.after.sums import SUMS, SumsReply, SumsRequest
+from task.registry import named
 from task.tensors import Tensors
 from task.training.after.sums import feature_sums
+
+WITH_NOISE = "client_app.after.noisy_sums:with_noise"
 
 logger = logging.getLogger("univarfl.client")
 
@@ -60,22 +64,32 @@ def check_asked(session: Session[Any]) -> None:
     check_features(session, session.request.form.bytes)
 
 
-def sums_of_client(session: Session[Any], client: int) -> Tensor:
+def sums_of_client(session: Session[Any], client: int, honest: int = 1) -> Tensor:
     """Return the sums of one client, for the weights that the worker has loaded.
+
+    With noise they are of every image, whatever its class: a least number of images in a class
+    would let one image decide on others.
 
     A site's sums are of all its images, those for validation too. The difference of the sums of two
     runs that hold out other images would be the features of these images.
 
+    Args:
+        session: the request.
+        client: the client.
+        honest: with privacy for clients, how many participants' noise protects it together.
+
     Raises:
         ProtocolError: this worker does not train that client.
-        SiteError: no class has enough images at this site, or copies of images are left out.
+        SiteError: the site's privacy budget is spent, no class has enough images at this site, or
+            copies of images are left out.
     """
     worker = session.worker
     session.check_trained_here(client)
+    private = worker.config.privacy.private
     own, least = worker.data.clients[client], 1
     chosen = own.train
     if session.site:
-        least, chosen = LEAST_OF_CLASS, own.whole
+        least, chosen = 0 if private else LEAST_OF_CLASS, own.whole
         if worker.config.data.get("duplicates", "note") != "note":
             raise SiteError(
                 "sums of features are of all images of a site; leave data.duplicates out"
@@ -83,6 +97,11 @@ def sums_of_client(session: Session[Any], client: int) -> Tensor:
     positions = worker.images.index(chosen)
     labels = worker.images.labels(positions)
     enough = positions[worker.images.counts(positions)[labels] >= least]
+    if private:
+        charge(session)
+        found = feature_sums(worker.model, worker.images, positions, session.request.form, True)
+        noisy: Tensor = named(WITH_NOISE)(session, client, found, honest)
+        return noisy
     if not len(enough):
         raise SiteError(f"no class has the {least} images that sums of features need")
     logger.info("sums of the features of %d images", len(enough))

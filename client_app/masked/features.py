@@ -29,7 +29,8 @@ def sum_features(session: Session[SumFeaturesRequest]) -> ScoreReply:
     if worker.method.closed_form:
         check_first_model(session)
     check_asked(session)
-    if session.site is not None:
+    per_client = worker.config.privacy.per_client
+    if session.site is not None and not per_client:
         check_rounding(session.site)
     worker.load(weights)
     with continued(session) as party:
@@ -38,7 +39,8 @@ def sum_features(session: Session[SumFeaturesRequest]) -> ScoreReply:
         def row(client: int) -> ScoreRow:
             total.open(client)
             with reasons_kept(session):
-                total.add(client, sums_of_client(session, client).numpy())
+                honest = party.honest(client) if per_client else 1
+                total.add(client, sums_of_client(session, client, honest).numpy())
             return ScoreRow(client=client)
 
         rows = answered(session, "features", row)

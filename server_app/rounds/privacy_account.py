@@ -10,7 +10,7 @@ from server_app.rounds.context import Account
 from server_app.rounds.sampling import most_asked, quorum_count
 from server_app.runs.records.parts import Privacy
 from task.privacy.description import FROM_SEED, FROM_SYSTEM, SEED_IS_KNOWN
-from task.privacy.record import client_privacy, example_privacy
+from task.privacy.record import OUTSIDE, OUTSIDE_SUMS, client_privacy, example_privacy
 
 
 class PrivacyAccount(Account):
@@ -53,14 +53,18 @@ def privacy_spent(experiment: Experiment, rounds: int, repeated: int = 0) -> dic
     It is for the record of an experiment with noise.
     """
     privacy, attempts = experiment.privacy, rounds + repeated
+    closed_form = experiment.local_method().closed_form
     spent = strategy_of(experiment).privacy_spent(attempts)
     if privacy.per_example:
-        spent = example_privacy(privacy, experiment.local_epochs, attempts)
+        outside = OUTSIDE_SUMS if closed_form else OUTSIDE
+        spent = example_privacy(privacy, experiment.passes, attempts, outside)
     if privacy.per_client:
         asked = experiment.participants
         most = most_asked(experiment.num_clients, experiment.rho, experiment.seed, rounds)
-        least = quorum_count(experiment.federation.quorum, asked)
-        honest = max(secure_threshold(experiment, asked), least) - most_colluding(experiment, asked)
+        least = secure_threshold(experiment, asked)
+        if not closed_form:  # sums of sums need the threshold alone
+            least = max(least, quorum_count(experiment.federation.quorum, asked))
+        honest = least - most_colluding(experiment, asked)
         spent = client_privacy(privacy, most + repeated, asked, honest)
     if privacy.reproducible:
         return {**spent, "noise": FROM_SEED, "outside": [SEED_IS_KNOWN, *spent["outside"]]}

@@ -1,6 +1,7 @@
 """What the record says of noise that clients add."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from task.privacy.accounting import ACCOUNTANT, cost_of_training, pld_epsilon
@@ -14,6 +15,11 @@ OUTSIDE = (
     "images that several clients hold, or several images of one person: their epsilon is larger",
     "the rounding of gradients in float32, before they are clipped and summed in float64",
 )
+OUTSIDE_SUMS = (
+    *OUTSIDE[:3],
+    "the network before the classifier, if it was trained on the same images",
+    "features that depend on the other images of a batch, if a device computes them so",
+)
 
 CLIENT = "all data of one client, compared with an update of zeros in its place"
 ZCDP = "zCDP of discrete Gaussian noise; sampling of clients lowers nothing"
@@ -25,17 +31,20 @@ OUTSIDE_CLIENT = (
 NO_NOISE = {"epsilon": "not accounted", "why": "without noise, epsilon is infinite"}
 
 
-def example_privacy(privacy: Privacy, epochs: int, rounds: int) -> dict[str, Any]:
+def example_privacy(
+    privacy: Privacy, epochs: int, rounds: int, outside: Sequence[str] = OUTSIDE
+) -> dict[str, Any]:
     """Return the privacy spent on each image of a client that took part in every round.
 
     Args:
         privacy: the settings.
         epochs: of local training.
         rounds: with every repeated attempt at a round.
+        outside: what epsilon does not cover.
     """
     described = {"unit": UNIT, "rounds": rounds}
     if not privacy.noise_multiplier:
-        return {**described, **NO_NOISE, "outside": list(OUTSIDE)}
+        return {**described, **NO_NOISE, "outside": list(outside)}
     training = cost_of_training(privacy, epochs)
     training = training._replace(steps=training.steps * rounds)
     return {
@@ -43,7 +52,7 @@ def example_privacy(privacy: Privacy, epochs: int, rounds: int) -> dict[str, Any
         "epsilon": pld_epsilon((training,), privacy.delta),
         "delta": privacy.delta,
         "accountant": ACCOUNTANT,
-        "outside": list(OUTSIDE),
+        "outside": list(outside),
     }
 
 

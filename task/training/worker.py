@@ -107,7 +107,7 @@ class Worker:
         return trainer
 
     def _new_trainer(self) -> LocalTrainer:
-        if not self.config.privacy.per_example:
+        if self.method.closed_form or not self.config.privacy.per_example:
             return LocalTrainer(self.model, self.method, self.config)
         # Imported here because opacus takes seconds to import, and few runs need it.
         from task.training.private import PrivateTrainer  # noqa: PLC0415

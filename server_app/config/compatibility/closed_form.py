@@ -23,9 +23,6 @@ def problems(experiment: Experiment) -> Iterator[ConfigError]:
     reads = f"does not fit {method}, which reads sums of clients' features"
     if (guard := experiment.guard["name"]) != "none":
         yield ConfigError("guard", guard, f"{reads} unguarded; add guard=none")
-    if experiment.privacy.private:
-        unit = experiment.privacy.unit
-        yield ConfigError("privacy.unit", unit, f"{reads} without noise; add privacy=none")
     if experiment.watch.models_every is not None:
         allowed = f"keeps the clients' models, and with {method} they send none; leave it out"
         yield ConfigError("watch.models_every", experiment.watch.models_every, allowed)

@@ -40,6 +40,9 @@ def of_sums(experiment: Experiment, used: dict[str, object]) -> Iterator[ConfigE
                 "alone; leave it out, or add secure=none"
             )
             yield ConfigError(key, value, allowed)
+        if experiment.privacy.private:
+            allowed = "needs exact sums, and clients add noise to theirs; leave it out"
+            yield ConfigError(key, value, allowed)
         if experiment.data.get("standardise") == "federated":
             allowed = (
                 "needs features that do not depend on other clients, and constants of all clients "

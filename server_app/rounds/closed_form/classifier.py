@@ -61,11 +61,15 @@ def solve(context: RoundContext, penalty: float | None, stage: str) -> Solved:
     found.collect(stage)
     for note in absent_classes(form, found.total, context.worker.data.dataset.classes, stage):
         context.note("", note)
-    weights = with_classifier(context.model.weights, form, found.total, penalty)
+    privacy = context.experiment.privacy
+    noisy = privacy.private and privacy.noise_multiplier > 0
+    weights = with_classifier(context.model.weights, form, found.total, penalty, noisy)
     return Solved(weights, found.images, found.missing)
 
 
-def with_classifier(before: Tensors, form: Form, total: Tensor, penalty: float | None) -> Tensors:
+def with_classifier(
+    before: Tensors, form: Form, total: Tensor, penalty: float | None, noisy: bool = False
+) -> Tensors:
     """Return weights with the classifier that follows from sums over all images.
 
     Args:
@@ -73,6 +77,7 @@ def with_classifier(before: Tensors, form: Form, total: Tensor, penalty: float |
         form: of the sums.
         total: the sums, [length] int64.
         penalty: lambda of ridge regression; None for the means of the classes.
+        noisy: whether clients have added noise.
 
     Raises:
         RunFailedError: there is no solution.
@@ -81,7 +86,7 @@ def with_classifier(before: Tensors, form: Form, total: Tensor, penalty: float |
     if penalty is None:
         weight = mean_classifier(by_class)
     else:
-        weight = ridge_classifier(matrix, by_class, penalty)
+        weight = ridge_classifier(matrix, by_class, penalty, noisy)
     new = {WEIGHT: weight.to(before[WEIGHT].dtype)}
     if BIAS in before:
         new[BIAS] = torch.zeros_like(before[BIAS])
@@ -103,18 +108,27 @@ def absent_classes(form: Form, total: Tensor, classes: Sequence[str], stage: str
         yield f"{stage}: no images of the classes {', '.join(absent)}; their weights are 0"
 
 
-def ridge_classifier(products: Tensor, by_class: Tensor, penalty: float) -> Tensor:
+def ridge_classifier(
+    products: Tensor, by_class: Tensor, penalty: float, noisy: bool = False
+) -> Tensor:
     """Return the classifier's weight [D, d] by ridge regression, float64, with rows of length 1.
+
+    Noise makes some eigenvalues of the sum of products negative, which no images have. These are
+    set to 0, so that there is always a solution.
 
     Args:
         products: the sum of products of features, [d, d] int64, in units of 2^(-2 `FRACTION`).
         by_class: the sum of each class's features, [D, d] int64, in units of 2^-`FRACTION`.
         penalty: lambda, above 0.
+        noisy: whether clients have added noise.
 
     Raises:
         RunFailedError: there is no solution.
     """
     matrix = products.double() * 2.0 ** (-2 * FRACTION)
+    if noisy:
+        values, vectors = torch.linalg.eigh(matrix)
+        matrix = (vectors * values.clamp(min=0)) @ vectors.T
     matrix.diagonal().add_(penalty)
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if bool(failed):

@@ -144,4 +144,7 @@ class Collection:
             ProtocolError: it has none that can be used.
         """
         sums = usable(reply).of(client)
+        if self._context.experiment.privacy.private:
+            most = MOST_IMAGES // self._context.experiment.num_clients
+            return check_sums(sums, self._form, most, noisy=True)
         return check_sums(sums, self._form, self._context.sizes.train[client])

@@ -23,6 +23,7 @@ def closed_form_round(pace: Pace, server_round: int) -> RoundResult:
     context = pace.context
     experiment, model = context.experiment, context.model
     method = experiment.method
+    context.privacy.charge(server_round)
     solved = solve(context, method.get("penalty"), f"method={method['name']}")
     model.weights = {key: solved.weights[key] for key in model.weights}
     scores = score_model(pace.kind, server_round, clients_of_final_scores(context))
@@ -39,6 +40,8 @@ def closed_form_round(pace: Pace, server_round: int) -> RoundResult:
         "failed": len(solved.missing),
         "seconds": round(time.perf_counter() - started, 3),
     }
+    if (epsilon := context.privacy.epsilon) is not None:
+        train["epsilon"] = epsilon
     return RoundResult(
         server_round, experiment.rounds, updates,
         {"train": train, "validation": scores.validation, "test": dict(scores.test.means)},

@@ -10,7 +10,7 @@ from server_app.rounds.errors import RunFailedError
 from server_app.rounds.masked.after_training import NoSumError, Wanted, masked_total
 from server_app.rounds.masked.summing import new_scope
 from task.errors import ProtocolError
-from task.protocol.after.sums import Form
+from task.protocol.after.sums import MOST_IMAGES, Form
 from task.protocol.masking.messages import SUM_FEATURES
 
 ATTEMPT, PURPOSE = 1, "features"
@@ -36,7 +36,9 @@ def masked_sums(
     scope = new_scope(context, context.experiment.rounds, ATTEMPT, PURPOSE)
     try:
         total = masked_total(context, scope, clients, context.model.weights, wanted)
-        images = sum(total.setup.counts[client] for client in total.survivors)
-        return form.check(torch.from_numpy(total.vector), images), total.missing
+        private = context.experiment.privacy.private
+        told = sum(total.setup.counts[client] for client in total.survivors)
+        images = MOST_IMAGES if private else told
+        return form.check(torch.from_numpy(total.vector), images, private), total.missing
     except (NoSumError, ProtocolError) as error:
         raise RunFailedError(f"{FAILED}: {error}") from None

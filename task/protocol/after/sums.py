@@ -70,8 +70,19 @@ class Form(NamedTuple):
             products[columns, rows] = upper
         return products, by_class.view(self.classes, self.features)
 
-    def check(self, vector: Tensor, images: int) -> Tensor:
+    def bounds(self, images: int) -> Tensor:
+        """Return the largest size of each number of a sum over so many images, [length] int64."""
+        products = torch.full((self.triangle,), images * LONGEST**2)
+        by_class = torch.full((self.classes * self.features,), images * LONGEST)
+        return torch.cat([products, by_class])
+
+    def check(self, vector: Tensor, images: int, noisy: bool = False) -> Tensor:
         """Return a vector, if it can be the sum over at most `images` images.
+
+        Args:
+            vector: the sums.
+            images: how many images there are at most, or what noise makes of them.
+            noisy: whether clients have added noise.
 
         Raises:
             ProtocolError: it has another form, or no images have this sum.
@@ -79,11 +90,11 @@ class Form(NamedTuple):
         if vector.dtype != torch.int64 or tuple(vector.shape) != (self.length,):
             found = f"{type_name(vector.dtype)}{tuple(vector.shape)}"
             raise ProtocolError(f"its sums are {found}, not int64({self.length},)")
-        products, by_class = self.unpacked(vector)
-        for values, most in ((products, LONGEST**2), (by_class, LONGEST)):
-            if bool(((values > images * most) | (values < -images * most)).any()):
-                raise ProtocolError(f"its sums are larger than {images} images can have")
-        if bool((products.diagonal() < 0).any()):
+        bounds = self.bounds(images)
+        if bool(((vector > bounds) | (vector < -bounds)).any()):
+            raise ProtocolError(f"its sums are larger than {images} images can have")
+        products, _ = self.unpacked(vector)
+        if not noisy and bool((products.diagonal() < 0).any()):
             raise ProtocolError("its products have a number below 0 on the diagonal")
         return vector
 
@@ -118,20 +129,21 @@ class SumsReply(TensorsReply):
     """By client, one tensor, `SUMS`, which `Form.check` describes."""
 
 
-def check_sums(found: dict[str, Tensor], form: Form, images: int) -> Tensor:
+def check_sums(found: dict[str, Tensor], form: Form, images: int, noisy: bool = False) -> Tensor:
     """Return a client's sums, after checking them.
 
     Args:
         found: its tensors.
         form: what was asked for.
         images: the number of its training images.
+        noisy: whether it has added noise.
 
     Raises:
         ProtocolError: a name, shape, type or number is not allowed.
     """
     if found.keys() != {SUMS}:
         raise ProtocolError(f"its arrays must be {SUMS}")
-    return form.check(found[SUMS], images)
+    return form.check(found[SUMS], images, noisy)
 
 
 FEATURE_SUMS = Kind("query.sums", SumsRequest, SumsReply, counted=True)

@@ -33,7 +33,6 @@ from tests.task.data import making
 from univarfl.inference.model import trained_model
 
 ONE_ROUND = "rounds=1"
-NOISE = "privacy=client secure=masked model.norm=group strategy.weighting=uniform"
 RIDGE, NCM = ("method=ridge", ONE_ROUND), ("method=ncm", ONE_ROUND)
 METHODS = pytest.mark.parametrize("method", [RIDGE, NCM], ids=["ridge", "ncm"])
 SPLITS = (
@@ -167,11 +166,6 @@ class TestRecord:
         ("method=ridge strategy=krum", "strategy", "which trains nothing; add strategy=fedavg"),
         ("method=ridge participation=tiers", "participation", "add participation=uniform"),
         ("method=ridge guard=clip", "guard", "unguarded; add guard=none"),
-        (
-            "method=ridge privacy=client secure=masked model.norm=group strategy.weighting=uniform",
-            "privacy.unit",
-            "without noise",
-        ),
         ("method=ridge watch.models_every=1", "watch.models_every", "they send none"),
         ("method=ridge after=feddf", "after", "they send none; add after=none"),
         ("method=ridge after=ridge", "after", "replaces the classifier, and method=ridge sets it"),
