@@ -15,7 +15,7 @@ from server_app.aggregation.weights import as_bytes
 from server_app.runs.checkpoint import FACTS, read_hashed
 from task.errors import ConfigError, ProtocolError, system_reason
 from task.machine.files import DIGEST, digest, draft_of, make_private, write_secret
-from task.protocol.after.sums import SUMS, Form
+from task.protocol.after.sums import MOST_IMAGES, SUMS, Form
 
 DIRECTORY, SUFFIX = "sums", ".safetensors"
 
@@ -68,6 +68,8 @@ def read_sum(directory: Path, client: str, form: Form) -> KeptSum:
     try:
         arrays, facts = read_hashed(path)
         images = int(json.loads(facts)["images"])
+        if not 0 <= images <= MOST_IMAGES:
+            raise ValueError(f"{images} images are no number that a sum has")
         return KeptSum(images, form.check(torch.from_numpy(arrays[SUMS]), images))
     except (KeyError, ProtocolError, SafetensorError, TypeError, ValueError) as error:
         reason = f"is damaged, or of another network: {error}"
