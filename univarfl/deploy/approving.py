@@ -17,8 +17,8 @@ SHOWN = (
     "data.validation_share", "augmentation.name", "optim.lr", "rounds", "local_epochs",
     "batch_size", "privacy.unit", "privacy.noise_multiplier", "privacy.clipping_norm",
     "privacy.sampling_rate", "privacy.reproducible", "secure.mode", "secure.rounding",
-    "secure.start", "partition.names", "after.name", "after.epochs", "after.batch_size", "after.lr",
-    "after.momentum",
+    "secure.start", "update.format", "partition.names", "after.name", "after.epochs",
+    "after.batch_size", "after.lr", "after.momentum",
 )  # fmt: skip
 
 
