@@ -30,6 +30,7 @@ def by_format(summary: Summary) -> list[pd.DataFrame]:
             sent = by[name][0].record.reply_bytes
             assert sent
             row = {"method": method, "update": name, "kB sent": f"{sent / KILOBYTE:,.0f}"}
+            row["seeds"] = str(len(by[name]))
             for reading, rounds in READINGS.items():
                 values = accuracies(by[name], rounds)
                 row[reading] = mean_and_sd(values)
