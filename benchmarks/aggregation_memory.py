@@ -36,7 +36,7 @@ from server_app.nodes.late_replies import LateReplies
 from server_app.nodes.manager import NodeManager
 from server_app.nodes.messages import RunIdentity
 from server_app.nodes.registration import NodeInfo
-from server_app.rounds.context import Account, ClientSizes, RoundContext
+from server_app.rounds.context import Account, ClientSizes, RoundContext, RunEnd
 from server_app.rounds.kind import RoundKind
 from server_app.rounds.pace.training import clients_per_message
 from task.protocol.tensors import PackedTensors
@@ -119,7 +119,7 @@ def context_of(experiment: Experiment) -> tuple[RoundContext, Arrived]:
     return RoundContext(
         grid, run, experiment, worker, GlobalModel(experiment, worker, clients),
         NodeManager(grid, run, experiment, ignore), sizes, LateReplies(grid, ignore),
-        Account(), ignore, Path(),
+        Account(), RunEnd(experiment.rounds), ignore, Path(),
     ), grid  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def by_validation(summary: Summary) -> list[pd.DataFrame]:
             for key, value in flat(runs[0].config).items()
             if key.startswith(CHOSEN) and value != usual.get(key)
         ]
-        found = [run.series["validation", "accuracy"][run.config["rounds"]] for run in runs]
+        found = [run.series["validation", "accuracy"][run.record.last_round] for run in runs]
         mean = mean_and_sd(100 * pd.Series(found))
         rows.append({"setting": ", ".join(changed) or "the defaults", "validation": mean})
     return [pd.DataFrame(rows).sort_values("setting", kind="stable")]

@@ -91,7 +91,7 @@ def seconds_to(run: Run) -> float | None:
 
 def last(run: Run) -> float:
     """Return the simulated seconds of all rounds."""
-    return seconds_at(run, run.config["rounds"])
+    return seconds_at(run, run.record.last_round)
 
 
 def megabytes_to(run: Run) -> float | None:

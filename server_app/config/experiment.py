@@ -77,6 +77,20 @@ class FederationConfig(Strict):
     attempts: Annotated[int, Field(ge=1)]
 
 
+class Stop(Strict):
+    """When a run ends before its last round; see `server_app.rounds.patience`.
+
+    Attributes:
+        patience: after how many rounds without a better validation score; None: never.
+        metric: the score.
+        min_delta: the difference that a better score needs more than.
+    """
+
+    patience: Annotated[int, Field(ge=1)] | None = None
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    min_delta: Annotated[float, Field(ge=0)] = 0.0
+
+
 class Experiment(LocalConfig):
     """The settings of a run: those of local training, and those that only the server uses."""
 
@@ -96,6 +110,7 @@ class Experiment(LocalConfig):
     guard: Settings
     clock: Settings
     participation: Settings
+    stop: Stop = Stop()
     federation: FederationConfig
 
     @property

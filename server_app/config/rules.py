@@ -21,6 +21,7 @@ OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
         lambda of: strategy_of(of).private,
         "server_app.config.compatibility.central_privacy:problems",
     ),
+    (lambda of: of.stop.patience is not None, "server_app.config.compatibility.stopping:problems"),
     (lambda of: of.update.rounded, "server_app.config.compatibility.rounded_updates:problems"),
     (lambda of: of.secure.rounded, "server_app.config.compatibility.masking:problems"),
     (

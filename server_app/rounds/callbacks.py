@@ -225,7 +225,7 @@ class SaveCheckpoints(Callback):
         self, recorder: Recorder, model: GlobalModel, failure_policy: FailurePolicy, pace: Pace
     ) -> None:
         self._recorder, self._model, self._failure_policy = recorder, model, failure_policy
-        self._pace = pace
+        self._pace, self._end = pace, pace.context.end
 
     def after_round(self, result: RoundResult) -> None:
         """Write the state after this round."""
@@ -237,6 +237,7 @@ class SaveCheckpoints(Callback):
             self._failure_policy.state(),
             self._pace.state(),
             self._recorder.marks(files),
+            self._end.state(),
         )
         save_checkpoint(self._recorder.directory, checkpoint)
 

@@ -2,7 +2,7 @@
 
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,6 +81,41 @@ class Account:
         """
 
 
+class RunEnd:
+    """When a run ends: after all its rounds.
+
+    Args:
+        rounds: their number.
+
+    Attributes:
+        rounds: the number of the last round, as far as it is known.
+        all_validate: whether all clients validate each evaluated model, also if a part trains.
+    """
+
+    all_validate = False
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def may_follow(self, server_round: int) -> bool:
+        """Return whether a round can be the last, before its model is scored."""
+        return server_round >= self.rounds
+
+    def see(self, server_round: int, validation: Mapping[str, float]) -> None:
+        """Take the validation scores of an evaluated round, after which `rounds` may be lower."""
+
+    def described(self) -> Mapping[str, Any]:
+        """Return why the run ended early, for the record; empty if it did not."""
+        return {}
+
+    def state(self) -> Mapping[str, Any]:
+        """Return what the next round needs, for a checkpoint."""
+        return {}
+
+    def restore(self, server_round: int, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned after a round."""
+
+
 @dataclass(frozen=True)
 class RoundContext:
     """The parts of a run that a round works with.
@@ -95,6 +130,7 @@ class RoundContext:
         sizes: the clients' image counts.
         late_replies: names replies that come after their deadline.
         privacy: what the run has spent.
+        end: when the run ends.
         note: records an event; takes a site's name, empty for the run itself, and what happened.
         directory: the run's, for what must outlast this process.
         seconds_before: the duration of the rounds before this process started.
@@ -110,6 +146,7 @@ class RoundContext:
     sizes: ClientSizes
     late_replies: LateReplies
     privacy: Account
+    end: RunEnd
     note: Note
     directory: Path
     seconds_before: float = 0.0

@@ -37,7 +37,7 @@ def score_model(kind: RoundKind, server_round: int, clients: Sequence[int]) -> M
     context = kind.context
     nodes = context.connected()  # which learns the sizes of new ones
     units = units_of_served(clients, context.sizes.validation, nodes)
-    last = server_round == context.experiment.rounds
+    last = context.end.may_follow(server_round)
     metrics, found = kind.score(
         server_round, units, lambda: context.worker.test(context.model.weights, by_class=last)
     )

@@ -25,7 +25,7 @@ from server_app.rounds.callbacks import (
     ShowRounds,
     TrackRounds,
 )
-from server_app.rounds.context import Account, ClientSizes, RoundContext
+from server_app.rounds.context import Account, ClientSizes, RoundContext, RunEnd
 from server_app.rounds.pace.base import Pace
 from server_app.rounds.result import Callback
 from server_app.rounds.round import run_round
@@ -44,6 +44,7 @@ from task.training.worker import shared_worker
 # What a run imports only if it needs it.
 KEEP_MODELS = "server_app.rounds.kept_models:KeepModels"
 CLIENT_PARTS = "server_app.rounds.ending.client_parts:save_client_parts"
+PATIENCE = "server_app.rounds.patience:Patience"
 PRIVACY = "server_app.rounds.privacy_account:PrivacyAccount"
 STAGE = "server_app.rounds.ending.final_stage:FinalStage"
 STATISTICS = "server_app.rounds.statistics.final:FinalStatistics"  # of networks with batch norm
@@ -149,11 +150,13 @@ class Federation:
         ]
         self._begin(model, policy, pace)
         play = named(CLOSED_FORM) if self._worker.method.closed_form else run_round
-        for server_round in range(self._round + 1, self.experiment.rounds + 1):
-            self._round = server_round
-            result = play(pace, server_round)
+        while self._round < context.end.rounds:
+            self._round += 1
+            result = play(pace, self._round)
             for callback in callbacks:
                 callback.after_round(result)
+        if stopped := context.end.described():
+            self.recorder.update(stopped=dict(stopped))
         if self._worker.personal:
             named(CLIENT_PARTS)(context, self.recorder)
         if self._statistics and self._statistics.measures:
@@ -170,7 +173,7 @@ class Federation:
         model = GlobalModel(experiment, worker, ClientWeights(experiment, self._sizes.train))
         return RoundContext(
             self.grid, self._run, experiment, worker, model, self._nodes, self._sizes,
-            LateReplies(self.grid, self._note), self._account(), self._note,
+            LateReplies(self.grid, self._note), self._account(), self._end(), self._note,
             self.recorder.directory, self.checkpoint.seconds if self.checkpoint else 0.0,
         )  # fmt: skip
 
@@ -189,6 +192,13 @@ class Federation:
         config = self.recorder.record.config
         self.recorder.update(config={**config, "data": self.experiment.data})
 
+    def _end(self) -> RunEnd:
+        """Return what says when the run ends."""
+        if self.experiment.stop.patience is None:
+            return RunEnd(self.experiment.rounds)
+        end: RunEnd = named(PATIENCE)(self.experiment)
+        return end
+
     def _account(self) -> Account:
         """Return the account of the privacy that is spent."""
         if not (self.experiment.privacy.private or strategy_of(self.experiment).private):
@@ -203,6 +213,7 @@ class Federation:
             model.restore(self.checkpoint.model)
             policy.restore(self.checkpoint.failure_policy)
             pace.restore(self.checkpoint.pace)
+            pace.context.end.restore(self.checkpoint.round, self.checkpoint.end)
             return
         for note in model.notes:
             self._note("", note)

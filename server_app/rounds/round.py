@@ -48,7 +48,7 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     # Sample and train.
     keep_every = experiment.watch.models_every
     keep = keep_every is not None and server_round % keep_every == 0
-    last = server_round == experiment.rounds
+    last = context.end.may_follow(server_round)
     needed = last and stage_of(experiment).needs_models
     received = model.weights
     gathered = pace.gather(server_round, keep or needed)
@@ -67,12 +67,13 @@ def run_round(pace: Pace, server_round: int) -> RoundResult:
     scores = NOT_SCORED
     if last or server_round % experiment.evaluate_every == 0:
         scored = clients_of_final_scores(context)
-        if not last and experiment.validation_share:
+        if not (last or context.end.all_validate) and experiment.validation_share:
             scored = with_a_model(context, gathered.scored)
         scores = score_model(pace.kind, server_round, scored)
+        context.end.see(server_round, scores.validation)
     train["seconds"] = round(time.perf_counter() - started, 3)
     return RoundResult(
-        server_round, experiment.rounds, updates,
+        server_round, context.end.rounds, updates,
         {"train": train, "validation": scores.validation, "test": dict(scores.test.means)},
         scores.test, scores.clients,
         RoundModels(received, accumulator.models, model.weights) if keep else None,

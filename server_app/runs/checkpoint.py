@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Checkpoint:
         failure_policy: the state of the failure policy (`FailurePolicy.state`).
         pace: the state of the clock and the running jobs (`Pace.state`).
         files: the marks of the files that a resumed run builds on, by path in the run directory.
+        end: what decides whether the run ends early (`RunEnd.state`).
     """
 
     round: int
@@ -43,6 +44,7 @@ class Checkpoint:
     failure_policy: dict[str, Any]
     pace: Mapping[str, Any]
     files: Mapping[str, Mark]
+    end: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
             "failure_policy": checkpoint.failure_policy,
             "pace": dict(checkpoint.pace),
             "files": dict(checkpoint.files),
+            "end": dict(checkpoint.end),
         }
     )
     place = directory / DIRECTORY
@@ -120,7 +123,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model = ModelState(arrays, last_accepted, site_sizes, facts["known"])
     policy, pace = facts["failure_policy"], facts["pace"]
     files = {name: (length, found) for name, (length, found) in facts["files"].items()}
-    return Checkpoint(facts["round"], facts["seconds"], model, policy, pace, files)
+    end = facts["end"]
+    return Checkpoint(facts["round"], facts["seconds"], model, policy, pace, files, end)
 
 
 def save_last_models(directory: Path, models: Mapping[int, Readable]) -> None:

@@ -17,6 +17,7 @@ def closing_lines(directory: Path, record: RunRecord) -> list[str]:
     shared = ", the part that the clients share" if record.personal else ""
     clients = PARQUET if (directory / PARQUET).exists() else CLIENTS
     return [
+        *([record.stopped.why] if record.stopped else []),
         f"final accuracy: {shown} (the rounds took {record.seconds.rounds:.0f} s)",
         *statistics_lines(record),
         *([clients_line(record.client_scores)] if record.client_scores else []),

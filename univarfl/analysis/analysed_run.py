@@ -87,8 +87,8 @@ class AnalysedRun:
 
     @property
     def last_round(self) -> int:
-        """The run's number of rounds."""
-        return int(self.run.config["rounds"])
+        """The run's last round."""
+        return self.run.record.last_round
 
     @property
     def worker(self) -> Worker:

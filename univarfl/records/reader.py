@@ -75,7 +75,7 @@ class Run:
     def split(self) -> str:
         """The split that accuracy is reported on: "test", or "validation" without a test set."""
         tested = self.series.get(("test", "accuracy"), {})
-        return "test" if self.config["rounds"] in tested else "validation"
+        return "test" if self.record.last_round in tested else "validation"
 
     @property
     def scored(self) -> bool:
@@ -84,7 +84,7 @@ class Run:
         Without test images it is not, if no client validated the model. Clients with noise never
         do, and others may not have answered.
         """
-        return self.config["rounds"] in self.series.get((self.split, "accuracy"), {})
+        return self.record.last_round in self.series.get((self.split, "accuracy"), {})
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def read_run(directory: Path) -> Run:
     if record.data is None:
         raise RecordError("run.json does not name the classes")
     series = read_series(directory / ROUNDS)
-    check_complete(series, record.config["rounds"])
+    check_complete(series, record.last_round)
     recall = read_recall(directory / CLASSES) if record.current else {}
     if max(recall, default=0) >= len(record.data.classes):
         raise RecordError("classes.csv has more classes than run.json")

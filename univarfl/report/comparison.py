@@ -24,7 +24,7 @@ from univarfl.report.comparability import different_code
 from univarfl.report.readings import EXACT, LAST, READINGS, readings
 from univarfl.report.spent.amounts import has_simulated_time
 from univarfl.report.spent.targets import compared
-from univarfl.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd
+from univarfl.report.statistics import CONFIDENCE, all_equal, interval, mean_and_sd, span
 
 SEED = "seed"
 Settings = dict[str, Any]
@@ -103,7 +103,8 @@ class Comparison:
 
     def warnings(self) -> list[str]:
         """Return what makes the two hard to compare."""
-        return different_code([*self.first, *self.second])
+        runs = [*self.first, *self.second]
+        return [*different_code(runs), *different_lengths(runs)]
 
     def times(self) -> list[str]:
         """Return lines on the simulated time until a target; none without a virtual clock."""
@@ -139,6 +140,14 @@ class Comparison:
             )
             with draft_of(path) as draft:
                 figure.savefig(draft, dpi=160, format="png")
+
+
+def different_lengths(runs: Sequence[Run]) -> list[str]:
+    """Return that the runs did not end after the same round, if one ended early."""
+    if not any(run.record.stopped for run in runs):
+        return []
+    ends = span(pd.Series([run.record.last_round for run in runs]))
+    return [f"the runs ended after {ends} rounds (stop=patience): the last round is each run's own"]
 
 
 def compare(first: Path, second: Path) -> Comparison:

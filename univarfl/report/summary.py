@@ -85,6 +85,7 @@ class Summary:
                     "seed": run.config["seed"], **readings(run), **further,
                     "seconds": sum(run.series["train", "seconds"].values()),
                     "run": run.directory.name,
+                    **({"rounds": run.record.last_round} if run.record.stopped else {}),
                 }
             )  # fmt: skip
         frame = pd.DataFrame(rows)

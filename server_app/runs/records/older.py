@@ -73,6 +73,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
     config.setdefault("without", [])
     config.setdefault("sums", {"keep": False, "add_to": None})
     config.setdefault("tune", {"name": "all"})
+    config.setdefault("stop", {"patience": None, "metric": "accuracy", "min_delta": 0.0})
     config.setdefault("update", {"format": "float32", "error_feedback": False})
     config.setdefault("train", {"class_weights": "none", "label_smoothing": 0.0})
     config.setdefault("after", {"name": "none"})

@@ -1,7 +1,7 @@
 """The parts of a ``run.json``, and what values they can have."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,8 +24,8 @@ WHOLE = {"seed": 0, "rounds": 1, "num_clients": 1}  # settings, and the least va
 MOST = 10**18
 GROUPS = (  # of the configuration, besides the method
     "after", "augmentation", "clock", "data", "federation", "guard", "model", "optim",
-    "participation", "partition", "privacy", "runtime", "secure", "strategy", "sums", "train",
-    "tune", "update", "watch",
+    "participation", "partition", "privacy", "runtime", "secure", "stop", "strategy", "sums",
+    "train", "tune", "update", "watch",
 )  # fmt: skip
 
 
@@ -246,6 +246,30 @@ class Forgotten(Part):
 
     run: str
     clients: Names
+
+
+class Stopped(Part):
+    """Why the run ended before its last round.
+
+    Attributes:
+        round: after which it ended.
+        metric: the validation score that did not improve.
+        best_round: the round of the best score.
+        best: the best score.
+    """
+
+    round: Count
+    metric: Literal["accuracy", "loss"]
+    best_round: Count
+    best: Annotated[float, Field(allow_inf_nan=False)]
+
+    @property
+    def why(self) -> str:
+        """The reason as a line."""
+        return (
+            f"stopped after round {self.round}: validation {self.metric} was best after round "
+            f"{self.best_round} ({self.best:.4g})"
+        )
 
 
 class Privacy(Part):

@@ -28,6 +28,7 @@ from server_app.runs.records.parts import (
     Spread,
     Stage,
     Statistics,
+    Stopped,
     Texts,
     Worker,
 )
@@ -59,6 +60,7 @@ class RunRecord(Part):
         data_version: a hash of the run's images; None in records made before it was recorded.
         stage_data_version: of those that only the stage after training reads.
         personal: the layers that stay with each client.
+        stopped: why the run ended before its last round; None if it did not.
         request_bytes, reply_bytes: the sizes of a participant's messages.
     """
 
@@ -96,6 +98,7 @@ class RunRecord(Part):
     client_parts: Count = 0
     seconds: Seconds = Seconds()
     results: Results = Results()
+    stopped: Stopped | None = None
     statistics: Statistics = Statistics()
     after: Stage | None = None
     forgotten: Forgotten | None = None
@@ -138,6 +141,11 @@ class RunRecord(Part):
     def completed(self) -> bool:
         """Whether the run has a result."""
         return self.status == "completed"
+
+    @property
+    def last_round(self) -> int:
+        """The number of the last round: that of all rounds, unless the run ended early."""
+        return self.stopped.round if self.stopped else int(self.config["rounds"])
 
     @property
     def current(self) -> bool:

@@ -104,7 +104,7 @@ def accuracy_bars(runs: Group, methods: Sequence[str]) -> Bars:
         points = [
             (
                 f"seed {run.config['seed']}",
-                100 * run.series[run.split, "accuracy"][run.config["rounds"]],
+                100 * run.series[run.split, "accuracy"][run.record.last_round],
             )
             for run in of
         ]
