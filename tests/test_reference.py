@@ -14,12 +14,12 @@ from tests.conftest import Train
 
 COMPONENTS = [(group, name) for group in GROUPS for name in registry.names(group)]
 OF_SOME_RECORDS = {
-    "after", "client_parts", "personal", "privacy", "resumed", "resumed_from", "restartable",
-    "statistics",
+    "after", "client_parts", "forgotten", "personal", "privacy", "resumed", "resumed_from",
+    "restartable", "statistics",
 }  # fmt: skip
 OF_SOME_RUNS = {
     "analysis/", "checkpoints/", "clients/", "clients.parquet", "flower.log", "models/",
-    "running_jobs/", "tensorboard/",
+    "running_jobs/", "sums/", "tensorboard/",
 }  # fmt: skip
 
 

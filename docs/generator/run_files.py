@@ -182,6 +182,8 @@ RECORD = {
     "after": "With a stage after training: its name and seconds, test scores `before` and `after` "
     "it, and who took part. With `after=finetune` the scores are those over the clients, as in "
     "`client_scores`.",
+    "forgotten": "In a run that `univarfl forget` wrote: the earlier `run`, and the `clients` that "
+    "were removed from its model.",
     "privacy": "With differential privacy: what was spent, on what, and what it does not cover. "
     "`attempts` counts every attempt at a round that was begun, repeated ones included.",
     "seconds": "Seconds of `connect` (until all SuperNodes were ready), of the `rounds`, of batch "
