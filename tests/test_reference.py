@@ -59,7 +59,7 @@ def test_every_command_has_a_section() -> None:
 
 
 def test_everything_of_the_python_interface_has_a_section() -> None:
-    text = api.page() + api.runs_page()
+    text = api.page() + api.runs_page() + api.parts_page()
     for name in univarfl.__all__:
         assert f"univarfl.{name}" in text
     assert "### Run.predict\n\n```python\npredict(images: " in text

@@ -20,7 +20,8 @@ ENTRY = re.compile(r"^    (\S[^:]*): (.*)$")
 FUNCTIONS = ("train", "sweep", "load_run", "load_runs")
 NAMES = ("methods", "strategies", "data_sets", "models")
 VALUES = (property, cached_property)
-CLASSES = ("Run", "Runs")
+RUNS = ("Run", "Runs")
+PARTS = ("LocalTraining", "MethodStrategy")
 ERRORS = ("ConfigError", "DataError", "DeviceError", "RunError")
 
 
@@ -34,9 +35,25 @@ def page() -> str:
 
 
 def runs_page() -> str:
-    """Return the page of the classes."""
-    parts = ["# Runs in Python", "`univarfl.train` returns a `Run`, and `univarfl.sweep` a `Runs`."]
-    for name in CLASSES:
+    """Return the page of what training returns."""
+    returned = "`univarfl.train` returns a `Run`, and `univarfl.sweep` a `Runs`."
+    return classes_page(["# Runs in Python", returned], RUNS)
+
+
+def parts_page() -> str:
+    """Return the page of the classes for a network and a loop of one's own."""
+    guide = "[Use parts in an app of your own](../how-to/use-parts-in-your-app.md) shows both."
+    return classes_page(["# Parts in Python", guide], PARTS)
+
+
+def classes_page(parts: list[str], names: Sequence[str]) -> str:
+    """Return a page of classes.
+
+    Args:
+        parts: its beginning.
+        names: of the classes.
+    """
+    for name in names:
         found = dict(members(getattr(univarfl, name)))
         values = [(each, prose(it)) for each, it in found.items() if isinstance(it, VALUES)]
         parts += [f"## univarfl.{name}", markdown(getattr(univarfl, name))]

@@ -61,6 +61,7 @@ def pages() -> dict[str, str]:
         "run-files.md": run_files.page(),
         "api.md": api.page(),
         "api-runs.md": api.runs_page(),
+        "api-parts.md": api.parts_page(),
     }
     found |= {f"commands/{name}.md": text for name, text in commands.pages().items()}
     found |= {
