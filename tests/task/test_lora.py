@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from server_app.config.composition import compose_experiment
+from server_app.config.resuming import whole_words
 from server_app.runs.records.run_record import read_entries
 from task.errors import ConfigError
 from task.models.base import Network
@@ -22,6 +23,7 @@ from task.seeding import torch_generator
 from task.training.worker import Worker
 from task.tuning.lora import Lora
 from tests.conftest import CNN, SMALL, SMALL_CNN, SMALL_RESNET, Train, rows, sha256
+from tests.interruption import ended_in
 from univarfl.analysis.analysed_run import AnalysedRun
 from univarfl.inference.export import export
 from univarfl.inference.model import trained_model
@@ -272,7 +274,7 @@ def test_a_vision_transformer_on_small_images(train: Train, tmp_path: Path) -> N
     "words",
     [
         ("federation.workers=2",), ("engine=flower", "federation.workers=2"), ("method=scaffold",),
-        ("secure=masked", "num_clients=3"), ("after=finetune",), ("after=ccvr",),
+        ("after=finetune",), ("after=ccvr",),
         ("after=feddf",), ("method=fedper",), ("strategy=fedadam",), ("optim=adamw",),
         ("method=univarfl",), ("method=fedsol",), ("runtime=compiled",),
         ("privacy=client", "secure=masked", "model.projector=none", "privacy.reproducible=true"),
@@ -282,3 +284,25 @@ def test_bits_over_engines_and_workers(train: Train, words: tuple[str, ...]) -> 
     one = [word for word in words if not word.startswith(("engine", "federation"))]
     first = train(*SMALL_CNN, TUNED, *one)
     assert sha256(first) == sha256(train(*SMALL_CNN, TUNED, *words))
+
+
+@pytest.mark.slow
+def test_masks_hide_adapters(train: Train) -> None:
+    words = (*SMALL_CNN, TUNED, "num_clients=3")
+    assert sha256(train(*words, "secure=masked")) == sha256(train(*words, "secure=rounded"))
+
+
+@pytest.mark.slow
+def test_a_resumed_run_has_the_same_bits(train: Train, tmp_path: Path) -> None:
+    words = (*SMALL_CNN, TUNED, f"output_dir={tmp_path}", "optim.keep_momentum=true")
+    whole = train(*words, "run_id=whole")
+    with ended_in(2), pytest.raises(KeyboardInterrupt):
+        train(*words, "run_id=ended")
+    train(*whole_words([f"resume={tmp_path / 'ended'}"]))
+    assert sha256(tmp_path / "ended") == sha256(whole)
+
+
+@pytest.mark.slow
+def test_the_curvature_of_a_transformer_is_measured(train: Train) -> None:
+    run = train(*SMALL, *VIT, TUNED, "rounds=1")
+    assert all(value > 0 for value in AnalysedRun(read_run(run), 2).eigenpairs.values)

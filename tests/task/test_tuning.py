@@ -14,13 +14,15 @@ from server_app.config.composition import compose_experiment
 from server_app.runs.records.run_record import read_entries
 from task.data.image_store.store import store_root
 from task.errors import ConfigError
-from task.given_weights import cached
+from task.given_weights import MODEL, cached
 from task.machine.files import SpaceError
 from task.models.layers.backbone import BackboneNetwork
 from task.training.features import FrozenFeatures
 from task.training.worker import Worker
 from tests.conftest import SMALL, SMALL_CNN, SMALL_RESNET, Train, rows, sha256
+from univarfl.analysis.analysed_run import AnalysedRun
 from univarfl.inference.model import trained_model
+from univarfl.records.reader import read_run
 
 OWN_NETWORK = """
 from torch import nn
@@ -128,6 +130,15 @@ def test_a_run_on_a_frozen_network_keeps_it_and_records_what_it_sends(
         if (row["round"], row["split"], row["metric"]) == ("1", "test", "accuracy")
     ]  # fmt: skip
     assert untrained == first
+
+
+def test_models_of_kept_rounds_are_measured_with_what_is_frozen(train: Train, base: Path) -> None:
+    words = (*SMALL_CNN, "tune=head", f"model.weights={base}", "rounds=1")
+    run = train(*words, "watch.models_every=1")
+    analysed = AnalysedRun(read_run(run), 10)
+    ((_, models),) = analysed.rounds()
+    measured, final = analysed.model(models.aggregated).state_dict(), load_file(run / MODEL)
+    assert all(torch.equal(measured[name], value) for name, value in final.items())
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from server_app.aggregation.weights import Readable, Weights, to_tensors
 from server_app.config.vocabulary import nearest
@@ -193,7 +194,8 @@ class AnalysedRun:
         positions = torch.cat(list(self.clients.values()))
         hessian = Hessian(self.model(), self.worker.images, positions, shares)
         generator = torch_generator(self.config.seed, "analysis", "eigenvectors")
-        return top_eigenpairs(hessian, 2, generator, TOLERANCE)
+        with sdpa_kernel(SDPBackend.MATH):  # the others have no second derivative
+            return top_eigenpairs(hessian, 2, generator, TOLERANCE)
 
     def _sample(
         self, positions: NDArray[np.int64], what: str, client: int, most: int | None = None
