@@ -4,7 +4,6 @@ import logging
 import platform
 import secrets
 
-import numpy as np
 import torch
 
 from client_app.client_state import ClientState, StateLostError
@@ -92,7 +91,7 @@ def describe_site(worker: Worker, site: Site) -> Facts:
             "validation": 0,
             "statistics": site.tell_statistics,
         }
-    counts = np.bincount(dataset.labels[dataset.train], minlength=len(dataset.classes))
+    counts = dataset.images_of_class(dataset.train)
     return {
         "index": client,
         "nodes": worker.config.num_clients,

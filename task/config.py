@@ -180,6 +180,21 @@ class Loss(Strict):
         return self.class_weights == "none" and not self.label_smoothing
 
 
+class Task(Strict):
+    """What a network learns to say of an example.
+
+    Attributes:
+        name: ``classes`` for one of several classes; ``multilabel`` for yes or no to each of them.
+    """
+
+    name: Literal["classes", "multilabel"] = "classes"
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether an example has any number of classes, which are then called labels."""
+        return self.name == "multilabel"
+
+
 PLAIN_LOSS = Loss(class_weights="none", label_smoothing=0.0)
 
 
@@ -264,11 +279,16 @@ class LocalConfig(Strict):
     secure: Secure = Secure()
     tune: Settings = {"name": "all"}
     update: Update = Update()
+    task: Task = Task()
 
     def source(self) -> "Source":
-        """Return the data set."""
+        """Return the data set.
+
+        Raises:
+            ConfigError: it does not have the labels of the task.
+        """
         found: Source = self.component("data")
-        return found
+        return found.with_labels() if self.task.multilabel else found
 
     @property
     def models_kept(self) -> int:

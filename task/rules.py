@@ -15,6 +15,7 @@ Settings = TypeVar("Settings", bound=LocalConfig)
 
 # The rules of options, each with what tells whether the option is chosen.
 OPTIONS: tuple[tuple[Callable[[LocalConfig], bool], str], ...] = (
+    (lambda of: of.task.multilabel, "task.training.multilabel.rules:problems"),
     (lambda of: of.secure.rounded, "task.secure.rules.masked_experiment:problems"),
     (lambda of: of.update.rounded, "task.protocol.number_formats:problems"),
     (lambda of: of.privacy.per_example, "task.privacy.separable:problems"),
@@ -63,6 +64,7 @@ def check_local_config(config: LocalConfig) -> None:
 
 def problems(config: LocalConfig) -> Iterator[ConfigError]:
     """Yield each problem by the rules of local training and of the options that are chosen."""
+    yield from of_task(config)
     yield from of_sites(config)
     yield from of_rates(config)
     config.augmenter()
@@ -85,6 +87,13 @@ def of_options(
     for chosen, rules in options:
         if chosen(settings):
             yield from named(rules)(settings)
+
+
+def of_task(config: LocalConfig) -> Iterator[ConfigError]:
+    """Several labels of each example, in a task with one class."""
+    if config.source().multilabel and not config.task.multilabel:
+        allowed = "has one class for each row, and data.schema has labels; add task=multilabel"
+        yield ConfigError("task", config.task.name, allowed)
 
 
 def of_sites(config: LocalConfig) -> Iterator[ConfigError]:

@@ -28,6 +28,7 @@ from univarfl.cli.main import application
 from univarfl.sweeps.combinations import expand
 
 LONGEST = 205  # lines that a person reads in one sitting
+TOPICS = "labels: [a, b]\ncolumns: [{name: word, type: number, low: 0, high: 100}]\n"
 LISTS = {"CHANGELOG.md", "docs/reference/networks.md"}
 OTHER_PROGRAMS = (
     "cp", "export", "flwr", "git", "mkdocs", "mypy", "pip install uv", "pytest", "ray start",
@@ -135,6 +136,8 @@ def test_a_shown_command_is_understood(
 ) -> None:
     """Its options exist, and its settings make an experiment."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "topics").mkdir()
+    (tmp_path / "topics" / "schema.yaml").write_text(TOPICS)
     (tmp_path / "wine").mkdir()
     for place in (tmp_path, tmp_path / "wine"):
         shutil.copy(ROOT / "tests" / "parts" / "schema.yaml", place)
@@ -144,7 +147,7 @@ def test_a_shown_command_is_understood(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("UNIVARFL_CACHE", str(tmp_path))
     kept(weights_directory(), "timm/resnet18.a1_in1k")
-    for run in ("RUN", "FEDBN", "extractor", "wine"):
+    for run in ("RUN", "FEDBN", "extractor", "topics", "wine"):
         (tmp_path / "runs" / run).mkdir(parents=True)
         (tmp_path / "runs" / run / "run.json").write_text("{}")
         (tmp_path / "runs" / run / "model.safetensors").touch()

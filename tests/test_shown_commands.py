@@ -23,17 +23,15 @@ SHORT_IF_SHOWN = {"after.steps": "20"}
 # `test_loggers.py`, deployments `test_tutorials.py` and `test_masked_deployment.py`, pages
 # `report/`, a site's doctor `deploy/health/`, an analysis `analysis/`, compilation
 # `task/training/test_forward.py`, benchmarks `sweep/benchmark/`, tables of numbers
-# `test_tutorials.py`, closed forms `rounds/closed_form/`, forgotten clients
+# and several labels `test_tutorials.py`, closed forms `rounds/closed_form/`, forgotten clients
 # `univarfl/test_forgetting.py`, sums with noise `task/privacy/test_noisy_sums.py`, networks of
 # others `task/test_backbones.py`, a part of them `task/test_tuning.py`, adapters
-# `task/test_lora.py`, weights of the network
-# `config/test_pretrained_weights.py`. CUDA needs a GPU.
+# `task/test_lora.py`, weights of the network `config/test_pretrained_weights.py`. CUDA needs a GPU.
 ELSEWHERE = (
     *NEW_PARTS, "resume=", "watch.mlflow", "deploy ", "dashboard", "doctor ", "analyse ",
     "runtime=compiled", "device=cuda", "univarfl bench", "data=vectors", "runs/wine",
     "runs/extractor", "sums", "without=", "model.features=64", "lite0.safetensors",
-    "vit.safetensors", "my_networks",
-    "weights=pretrained",
+    "vit.safetensors", "my_networks", "weights=pretrained", "task=multilabel", "runs/topics",
 )  # fmt: skip
 LISTS = (
     "runs/compare", "runs/mine", "runs/skew", "runs/digits", "runs/own", "runs/after", "runs/seeds",

@@ -95,7 +95,7 @@ def components_named_in(group: str) -> set[str]:
 def test_every_group_that_names_components_is_listed_here() -> None:
     groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
     named = {group for group in groups if components_named_in(group)}
-    assert named == {*COMPONENTS, "optim"}, "the optimizers' settings are in task.config"
+    assert named == {*COMPONENTS, "optim", "task"}, "the settings of these are in task.config"
 
 
 @pytest.mark.parametrize("group", COMPONENTS)

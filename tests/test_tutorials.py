@@ -86,6 +86,20 @@ def test_the_page_on_tables_works(reader: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_page_on_several_labels_works(reader: Path) -> None:
+    (reader / "make_topics.py").write_text(example("make_topics.py"))
+    making.tree(reader / "xrays", ["scans"], 12)
+    names = ("edema|effusion", "edema", "", "effusion")
+    rows = [f"scans/pic_{image:03}.png,{names[image % 4]}" for image in range(12)]
+    (reader / "xrays" / "images.csv").write_text("\n".join(["image,labels", *rows, ""]))
+    first, images, *others = lines("learn-several-labels", "how-to")
+    for line in (*others, first, f"{images} num_clients=2 partition=iid data.image_size=32"):
+        typed(shortened(line))
+    assert len((reader / "topics.csv").read_text().splitlines()) == 1301
+    assert (reader / "topics_model" / "model_card.md").exists()
+
+
+@pytest.mark.slow
 def test_the_tutorial_of_two_sites_works(reader: Path) -> None:
     port, internal = free_ports(2)
     with served() as serve:

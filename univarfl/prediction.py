@@ -20,7 +20,7 @@ from task.machine.files import from_home
 from task.registry import named
 from task.training.evaluation import BATCH_PIXELS
 from univarfl.inference.images import find_images
-from univarfl.inference.model import trained_model
+from univarfl.inference.model import JOINT, trained_model
 from univarfl.inference.predict import classify, probabilities
 from univarfl.settings_kept import settings_kept
 
@@ -49,7 +49,7 @@ def predict(
             else of_array(model.classifier, images)
         )
     values = np.stack([row for _, row in rows])
-    names = [model.classes[index] for index in values.argmax(axis=1)]
+    names = [JOINT.join(model.said(row)) for row in values]
     frame = pd.DataFrame({kind: [image for image, _ in rows], "class": names})
     return frame.join(pd.DataFrame(values, columns=[f"p_{name}" for name in model.classes]))
 

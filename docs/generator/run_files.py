@@ -37,7 +37,7 @@ FILES = {
     "class_metrics.csv": "Metrics of each class against the rest on the test set, of the final "
     "model. Not in runs without test images.",
     "confusion.csv": "Confusion matrix of the final model on the test set, in images: a row for "
-    "each true class, a column for each class that the model gave.",
+    "each true class, a column for each class that the model gave. Not with `task=multilabel`.",
     "client_scores.csv": "The score of the final model, or with `after=finetune` of the client's "
     "fine-tuned model, at each client, on the images that it held out; "
     "of more than 1,000 clients, at a sample. Not with masks or noise at the clients.",

@@ -232,6 +232,11 @@ def check_registration(
         raise RegistrationError(
             f"site {site} counts images of {len(reply.labels)} classes, and there are {classes}"
         )
+    if reply.labels and max(reply.labels) > reply.train + reply.validation:
+        raise RegistrationError(
+            f"site {site} counts {max(reply.labels)} images of a class, and has "
+            f"{reply.train + reply.validation}"
+        )
 
 
 def check_shared_state(nodes: Sequence[NodeInfo]) -> None:

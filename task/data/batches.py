@@ -87,7 +87,9 @@ class DeviceImages:
     ) -> None:
         self.device = device
         self._images = torch.from_numpy(dataset.images).to(device)
-        self._labels = torch.from_numpy(dataset.labels).to(device)
+        targets = dataset.targets
+        labels = dataset.labels if targets is None else targets.astype(np.float32)
+        self._labels = torch.from_numpy(labels).to(device)
         self._classes = len(dataset.classes)
         mean_and_std = scaling or (dataset.mean, dataset.std)
         self.normalised = input_layer(dataset.vectors, *mean_and_std).to(device)
@@ -101,7 +103,7 @@ class DeviceImages:
         return self._images[positions]
 
     def labels(self, positions: Tensor) -> Tensor:
-        """Return the labels at the positions, [n] int64."""
+        """Return the labels at the positions, [n] int64; several of an image as [n, D], 0 or 1."""
         return self._labels[positions]
 
     def augmented(
@@ -119,7 +121,10 @@ class DeviceImages:
 
     def counts(self, positions: Tensor) -> Tensor:
         """Return the number of images of each class at the positions, [D] int64."""
-        return torch.bincount(self.labels(positions), minlength=self._classes)
+        labels = self.labels(positions)
+        if labels.ndim == 2:
+            return labels.sum(dim=0, dtype=torch.float64).long()
+        return torch.bincount(labels, minlength=self._classes)
 
     def images_per(self, pixels: int) -> int:
         """Return how many images have `pixels` pixels together, at least one."""

@@ -1,12 +1,16 @@
 """A data set that is ready for training."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from task.registry import named
+
 Positions = NDArray[np.int64]
+COMBINATIONS = "task.data.combinations:names_of"  # of labels, with task=multilabel
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class ImageDataset:
         version: a hash of the state of the source's files.
         content: a hash of images, labels and split, equal wherever the files are.
         images: [N, H, W, C] uint8; of vectors, [N, 1, 1, C] float32, NaN where a number is missing.
-        labels: [N] int64, an index into `classes`.
+        labels: [N] int64, an index into `classes`; with `targets`, into `label_names`.
         domain_of: [N] int64, an index into `domains`.
         classes: the class names.
         domains: the domain names; a single empty name if the data set has no domains.
@@ -55,6 +59,8 @@ class ImageDataset:
         subject_of: [N] int64, the subject of each image, such as a patient; None if each image has
             its own.
         duplicates: images that are there twice; None if they were not looked for.
+        targets: [N, D] uint8, 1 for each class that an image has, if it can have several; None if
+            each image has one.
     """
 
     version: str
@@ -72,8 +78,37 @@ class ImageDataset:
     notes: tuple[str, ...]
     subject_of: Positions | None = None
     duplicates: Duplicates | None = None
+    targets: NDArray[np.uint8] | None = None
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The names of the values of `labels`: the classes, or combinations of them."""
+        return names_of_labels(self.classes, self.labels, self.targets)
+
+    def images_of_class(self, positions: Positions) -> Positions:
+        """Return how many of the images at some positions have each class, [D]."""
+        if self.targets is not None:
+            found: Positions = self.targets[positions].sum(axis=0, dtype=np.int64)
+            return found
+        return np.bincount(self.labels[positions], minlength=len(self.classes))
 
     @property
     def vectors(self) -> bool:
         """Whether the examples are rows of numbers."""
         return self.images.dtype != np.uint8
+
+
+def names_of_labels(
+    classes: Sequence[str], labels: Positions, targets: NDArray[np.uint8] | None
+) -> Sequence[str]:
+    """Return the names of the values of `labels`: the classes, or combinations of them.
+
+    Args:
+        classes: the class names.
+        labels: [N].
+        targets: [N, D], if an image can have several classes.
+    """
+    if targets is None:
+        return classes
+    found: Sequence[str] = named(COMBINATIONS)(classes, labels, targets)
+    return found

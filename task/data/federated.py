@@ -131,7 +131,7 @@ def unmatched_class_notes(dataset: ImageDataset) -> list[str]:
     if not len(dataset.train) or not len(dataset.test):
         return []
     trained, tested = (
-        set(np.flatnonzero(np.bincount(dataset.labels[part])).tolist())
+        set(np.flatnonzero(dataset.images_of_class(part)).tolist())
         for part in (dataset.train, dataset.test)
     )
     return [

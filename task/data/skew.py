@@ -25,7 +25,7 @@ class Counts(NamedTuple):
     """Each client's images, including validation.
 
     Attributes:
-        by_class: [K, classes] int64.
+        by_class: [K, classes] int64; with several labels for an image, by combination of them.
         by_domain: [K, domains] int64.
     """
 
@@ -43,7 +43,7 @@ def counts(data: FederatedData) -> Counts:
         return np.bincount(cells, minlength=len(clients) * values).reshape(len(clients), values)
 
     return Counts(
-        tabulated(dataset.labels, len(dataset.classes)),
+        tabulated(dataset.labels, len(dataset.label_names)),
         tabulated(dataset.domain_of, len(dataset.domains)),
     )
 

@@ -24,6 +24,8 @@ TEST_SHAPES = ((1, 40, 56), (3, 200, 120))  # images, height, width: inputs to t
 class Classifier(nn.Module):
     """An experiment's network with resizing and normalisation before it and softmax after it.
 
+    With ``task=multilabel`` each probability is a sigmoid, and they do not add up to 1.
+
     Args:
         config: the experiment.
         classes: the number of classes.
@@ -38,6 +40,7 @@ class Classifier(nn.Module):
         resize: what is done with images that are not square.
         interpolation: how they are resized.
         window: center and width of the grey values of DICOM files; None for those in the file.
+        multilabel: whether each class has a probability of its own.
 
     Raises:
         ConfigError: the network cannot be built.
@@ -58,6 +61,7 @@ class Classifier(nn.Module):
         generator = torch_generator(config.seed, "method")
         self.network = config.local_method().build(network, generator)
         self.network.load_state_dict(config.tuning().merged(weights))
+        self.multilabel = config.task.multilabel
         self.normalised = input_layer(source.vectors, *config.mean_and_std)
         self.eval().requires_grad_(requires_grad=False)
 
@@ -73,7 +77,7 @@ class Classifier(nn.Module):
     def probabilities(self, pixels: Tensor) -> Tensor:
         """Return probabilities [n, D] of images [n, size, size, C], decoded as for training."""
         logits: Tensor = self.network(self.normalised(pixels)).logits
-        return logits.float().softmax(dim=1)
+        return logits.float().sigmoid() if self.multilabel else logits.float().softmax(dim=1)
 
     def facts(self) -> dict[str, object]:
         """Return what the model card says of the input."""

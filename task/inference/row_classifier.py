@@ -17,7 +17,7 @@ TEST_ROWS = (1, 7)
 
 
 class RowClassifier(Classifier):
-    """An experiment's network with standardisation before it and softmax after it.
+    """An experiment's network with standardisation before it and softmax or sigmoid after it.
 
     Attributes:
         schema: describes the rows.

@@ -158,6 +158,9 @@ class Method:
             are not.
         bounds_gradients: whether ``gradients`` limits the gradients. In a combination, its
             ``gradients`` then runs after all others.
+        multilabel: whether it fits images with any number of labels: it reads neither classes nor a
+            softmax of the logits, and takes any loss that is a mean over images.
+        cure_for_labels: the setting that makes it so, for the message; empty if there is none.
         closed_form: whether nothing is trained: the server solves the classifier from sums of all
             clients' features.
     """
@@ -186,6 +189,8 @@ class Method:
     needs_sgd: ClassVar[bool] = False
     bounds_gradients: ClassVar[bool] = False
     closed_form: ClassVar[bool] = False
+    multilabel: ClassVar[bool] = False
+    cure_for_labels: ClassVar[str] = ""
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     def __init_subclass__(cls) -> None:

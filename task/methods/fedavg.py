@@ -18,3 +18,4 @@ class FedAvg(Method):
 
     separable: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True

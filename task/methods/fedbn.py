@@ -45,6 +45,7 @@ class FedBN(Method):
     """
 
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     statistics: Literal["trained", "measured"]
 

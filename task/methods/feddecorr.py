@@ -87,6 +87,7 @@ class FedDecorr(Method):
     terms: ClassVar = ("l_decorr",)
     trains_features: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     decorrelation_weight: float
     correlation: Literal["paper", "release"]

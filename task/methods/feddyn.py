@@ -60,6 +60,7 @@ class FedDyn(Method):
     keeps_state: ClassVar = True
     separable: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     dynamic_weight: float
 

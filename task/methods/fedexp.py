@@ -50,6 +50,7 @@ class FedExP(Method):
     scales_step: ClassVar = True
     separable: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     step_epsilon: float
 

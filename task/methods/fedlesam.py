@@ -57,6 +57,7 @@ class FedLESAM(Method):
     perturbs: ClassVar = True
     follows_global: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     radius: float
 

@@ -63,6 +63,7 @@ class FedNova(Method):
     scales_step: ClassVar = True
     needs_sgd: ClassVar = True
     separable: ClassVar = True
+    multilabel: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         self._global = snapshot(model)

@@ -40,6 +40,7 @@ class FedPer(Method):
     trains_features: ClassVar = True
     sets_classifier: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     def personal(self, model: nn.Module) -> Collection[str]:
         return classifier_entries(model)

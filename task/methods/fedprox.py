@@ -46,6 +46,7 @@ class FedProx(Method):
 
     separable: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     proximal_weight: float
 

@@ -50,6 +50,7 @@ class FedRep(Method):
     sets_classifier: ClassVar = True
     varies_network: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     body_epochs: int
 

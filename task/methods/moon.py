@@ -60,6 +60,7 @@ class Moon(Method):
     keeps_state: ClassVar = True
     separable: ClassVar = True
     replayable: ClassVar = True
+    multilabel: ClassVar = True
 
     contrastive_weight: float
     temperature: float

@@ -51,6 +51,7 @@ class Scaffold(Method):
     keeps_state: ClassVar = True
     needs_sgd: ClassVar = True
     separable: ClassVar = True
+    multilabel: ClassVar = True
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         parameters = trained_parameters(model)

@@ -43,6 +43,7 @@ class StochDepth(Method):
     residual: ClassVar = True
     varies_network: ClassVar = True
     varies_cost: ClassVar = True
+    multilabel: ClassVar = True
 
     keep_rate: float
 

@@ -100,6 +100,7 @@ class UniVarFL(Method):
 
     terms: ClassVar = ("l_v", "l_he")
     replayable: ClassVar = True
+    cure_for_labels: ClassVar = "add method.variance_weight=0, which leaves L_HE alone"
 
     energy_weight: float
     variance_weight: float | None
@@ -123,6 +124,11 @@ class UniVarFL(Method):
                 "get gradients of the order of eps^-1.5, and training may diverge",
                 stacklevel=2,
             )
+
+    @property
+    def multilabel(self) -> bool:  # type: ignore[override]
+        """Whether L_V, whose bound of 1/D is that of one class, is left out."""
+        return self.variance_weight == 0
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
         normalised = any(isinstance(layer, nn.BatchNorm1d) for layer in model.modules())

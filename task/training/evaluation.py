@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from task.data.batches import DeviceImages
 from task.models.base import Output
+from task.registry import named
 from task.training.one_vs_rest import OneVsRest, one_vs_rest
 
 BATCH_PIXELS = 512 * 32 * 32  # pixels per batch, so that memory does not depend on the image size
@@ -16,6 +17,9 @@ PIXEL_BYTES = (
     32_768  # of a GPU's memory for each pixel of a batch: 128 maps of 64 channels in float32
 )
 CALIBRATION_BINS = 15
+SCORE = "task.training.multilabel.scores:score"  # of images with several labels
+METRICS = "task.training.multilabel.scores:metrics"
+BY_LABEL = "task.training.multilabel.scores:by_label"
 
 
 def batch_pixels(device: torch.device) -> int:
@@ -35,7 +39,8 @@ class Score:
 
     Attributes:
         examples: the number of images.
-        correct: the number of correctly classified images.
+        correct: the number of correctly classified images; of images with several labels, those
+            whose labels are all right.
         loss: the sum of the cross-entropy over the images.
     """
 
@@ -63,6 +68,8 @@ class Metrics:
         means: ``accuracy``, mean ``loss``, ``balanced_accuracy`` (mean recall of the classes with
             images), ``macro_f1`` (over the classes with images or predictions) and
             ``calibration_error`` (expected calibration error in 15 bins); empty without images.
+            Images with several labels have ``label_accuracy``, the share of right answers, and no
+            ``calibration_error``; the balanced accuracy is that of each label, in the mean.
             With `by_class` also ``auroc`` and ``average_precision``, where they are defined.
         recall: for each class with images, by its number: the number of images and the recall.
         by_class: metrics of each class against the rest; None if they were not asked for.
@@ -89,7 +96,10 @@ def evaluate(model: nn.Module, images: DeviceImages, sets: Sequence[Tensor]) -> 
 
 
 def score_logits(logits: Tensor, labels: Tensor) -> Score:
-    """Return the score of logits [n, D] against labels [n]."""
+    """Return the score of logits [n, D] against labels [n], or [n, D] of several of an image."""
+    if labels.ndim == 2:
+        several: Score = named(SCORE)(logits, labels)
+        return several
     losses = F.cross_entropy(logits, labels, reduction="none").double()
     return Score(len(labels), int((logits.argmax(dim=1) == labels).sum()), float(losses.sum()))
 
@@ -108,10 +118,11 @@ def compute_metrics(
     if not len(positions):
         return Metrics({}, {})
     logits, labels = predict(model, images, positions)
-    found = metrics_from_logits(logits, labels)
+    several = labels.ndim == 2
+    found: Metrics = (named(METRICS) if several else metrics_from_logits)(logits, labels)
     if not by_class:
         return found
-    each = one_vs_rest(logits, labels)
+    each: OneVsRest = (named(BY_LABEL) if several else one_vs_rest)(logits, labels)
     return Metrics({**found.means, **each.means()}, found.recall, each)
 
 
@@ -157,7 +168,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def predict(model: nn.Module, images: DeviceImages, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the model's logits [n, D], float32, and the labels [n], both on the CPU."""
+    """Return the model's logits [n, D], float32, and the labels, both on the CPU."""
     # They stay on the device until the last batch, because the CPU waits for each copy from a GPU.
     logits, labels = [], []
     for out, y in outputs(model, images, positions):

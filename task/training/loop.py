@@ -28,7 +28,7 @@ from task.optim.parameters import trained_parameters, without_gradients
 from task.registry import named
 from task.seeding import derived_seed, torch_generator
 from task.tensors import Tensors
-from task.training.losses import Entropy, LossMeter, cross_entropy, loss_terms, weighted_sum
+from task.training.losses import Entropy, LossMeter, entropy_of, loss_terms, weighted_sum
 from task.training.transfer import copy_to_cpu, to_device
 
 Key = tuple[int, str, int, int]  # the experiment's seed, a purpose, the round and the client
@@ -217,7 +217,7 @@ class LocalTrainer:
         network = self.config.network()
         if network.fixes_statistics(server_round, self.config.rounds):
             fix_statistics(self.model)
-        self.entropy = cross_entropy(self.config.train, counts)
+        self.entropy = entropy_of(self.config, counts)
         key = (self.config.seed, "local", server_round, client)
         if network.draws:
             torch.manual_seed(derived_seed(*key, "network"))
@@ -298,7 +298,7 @@ class LocalTrainer:
 
         Args:
             x: images [n, C, H, W], normalised.
-            y: classes [n], int64.
+            y: classes [n], int64, or several labels of an image, [n, D].
             meter: adds up the loss terms, but does not count the images.
         """
         rows = len(x)

@@ -7,9 +7,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
-from task.config import Loss
+from task.config import LocalConfig, Loss
 from task.methods.base import Method, Term
 from task.models.base import Output
+from task.registry import named
+
+BINARY = "task.training.multilabel.scores:entropy"  # of images with several labels
 
 Entropy = Callable[[Tensor, Tensor], Tensor]  # of logits [n, D], and classes or probabilities
 
@@ -27,6 +30,19 @@ def loss_terms(
         entropy: the cross-entropy of a batch.
     """
     return {"ce": Term(entropy(method.logits(out.logits), y), 1.0), **method.loss(out, x, y)}
+
+
+def entropy_of(config: LocalConfig, counts: Tensor) -> Entropy:
+    """Return the cross-entropy of a client; with several labels, the mean over all of them.
+
+    Args:
+        config: the experiment.
+        counts: the number of the client's training images of each class, [D] int64.
+    """
+    if config.task.multilabel:
+        found: Entropy = named(BINARY)
+        return found
+    return cross_entropy(config.train, counts)
 
 
 def cross_entropy(settings: Loss, counts: Tensor) -> Entropy:

@@ -40,7 +40,8 @@ class OneVsRest:
 
     Attributes:
         classes: one entry for each class, in the order of the classes.
-        confusion: the number of images of class i (row) that are classified as class j (column).
+        confusion: the number of images of class i (row) that are classified as class j (column);
+            empty if an image can have several classes.
     """
 
     classes: Sequence[ClassMetrics]
@@ -87,15 +88,9 @@ def class_metrics(
         is_class: [n], whether each image is of the class.
         probability: [n], the class's.
     """
-    from sklearn.metrics import average_precision_score, roc_auc_score  # noqa: PLC0415
-
     images, hits = int(confusion[label].sum()), int(confusion[label, label])
     others, taken = len(is_class) - images, int(confusion[:, label].sum()) - hits
-    area = precision = None
-    if images and others and np.isfinite(probability).all():
-        area = float(roc_auc_score(is_class, probability))
-        # scikit-learn adds rounded terms; their sum can be 1 + 2e-16.
-        precision = min(1.0, float(average_precision_score(is_class, probability)))
+    area, precision = ranking(is_class, probability)
     return ClassMetrics(
         images,
         hits / images if images else None,
@@ -103,6 +98,24 @@ def class_metrics(
         area,
         precision,
     )
+
+
+def ranking(
+    is_class: NDArray[np.bool_], probability: NDArray[np.float64]
+) -> tuple[float | None, float | None]:
+    """Return the area under the ROC curve, and the average precision, of a class's probability.
+
+    Args:
+        is_class: [n], whether each image is of the class.
+        probability: [n], the class's.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score  # noqa: PLC0415
+
+    if is_class.all() or not is_class.any() or not np.isfinite(probability).all():
+        return None, None
+    area = float(roc_auc_score(is_class, probability))
+    # scikit-learn adds rounded terms; their sum can be 1 + 2e-16.
+    return area, min(1.0, float(average_precision_score(is_class, probability)))
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -76,7 +76,9 @@ def analyse(
             raise RunError(f"{place} has no completed run")
         for run in (run for run in found.runs if run.personal):
             logger.warning("left out: %s: its clients keep a part of the model", run.directory.name)
-        runs += [run for run in found.runs if not run.personal]
+        for run in (run for run in found.runs if run.multilabel):
+            logger.warning("left out: %s: its images have several labels", run.directory.name)
+        runs += [run for run in found.runs if not run.personal and not run.multilabel]
     with steps_on_terminal(len(runs) * len(wanted)) as begin:
         every = (AnalysedRun(run, images, class_name) for run in runs)
         failed = sum(not measure_run(wanted, analysed, begin) for analysed in every)

@@ -12,8 +12,9 @@ from task.site import Site
 from univarfl.deploy.places import SitePlace, refuse_unusable
 
 SHOWN = (
-    "method.name", "model.name", "data.name", "data.classes", "data.image_size",
-    "data.schema_content.label.name", "data.schema_content.columns", "data.standardise",
+    "method.name", "model.name", "task.name", "data.name", "data.classes", "data.image_size",
+    "data.schema_content.label.name", "data.schema_content.labels", "data.schema_content.columns",
+    "data.standardise",
     "data.validation_share", "augmentation.name", "optim.lr", "rounds", "local_epochs",
     "batch_size", "privacy.unit", "privacy.noise_multiplier", "privacy.clipping_norm",
     "privacy.sampling_rate", "privacy.reproducible", "secure.mode", "secure.rounding",

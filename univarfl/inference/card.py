@@ -65,7 +65,9 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
     """
     record, classifier = model.run.record, model.classifier
     try:
-        by_class = read_by_class(model.run.directory, model.classes)
+        by_class = read_by_class(
+            model.run.directory, model.classes, multilabel=classifier.multilabel
+        )
         score = score_of_client(model)
     except RecordError as error:
         raise ConfigError("run", model.run.directory, str(error)) from None
@@ -79,6 +81,7 @@ def card_of(model: TrainedModel) -> dict[str, Any]:
     }
     return {
         "classes": model.classes,
+        "multilabel": classifier.multilabel,
         "input": classifier.facts(),
         "output": {"name": "probabilities", "shape": ["images", len(model.classes)]},
         "client": model.client,

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from server_app.aggregation.weights import to_tensors
 from task.config import Device, LocalConfig
@@ -20,6 +22,8 @@ from univarfl.records.trained import (
 )
 
 ROWS = "task.inference.row_classifier:RowClassifier"  # of tables of numbers
+JOINT = "|"  # between several labels
+HALF = 0.5
 MOST_TIMES = 2  # a network may have more numbers than its file, such as fixed ones
 
 
@@ -38,6 +42,12 @@ class TrainedModel:
     classes: list[str]
     classifier: Classifier
     client: int | None = None
+
+    def said(self, probabilities: NDArray[np.float32]) -> list[str]:
+        """Return the class of an example, or all labels that it has, by its probabilities [D]."""
+        if self.classifier.multilabel:
+            return [self.classes[place] for place in np.flatnonzero(probabilities > HALF)]
+        return [self.classes[int(probabilities.argmax())]]
 
 
 def trained_model(

@@ -21,7 +21,7 @@ from task.machine.files import draft_of
 from task.registry import named
 from task.training.evaluation import BATCH_PIXELS
 from univarfl.inference.images import find_images
-from univarfl.inference.model import TrainedModel, trained_model
+from univarfl.inference.model import JOINT, TrainedModel, trained_model
 
 ROWS = "univarfl.inference.rows:of_tables"  # of models of data=vectors
 
@@ -41,7 +41,8 @@ def predict(
         directory: the run's directory.
         words: the images, see `find_images`, or the tables of rows.
         to: the CSV file. Its columns are ``image`` or ``row``, ``class``, and the probability
-            ``p_CLASS`` of each class.
+            ``p_CLASS`` of each class. With several labels ``class`` has all whose probability is
+            above a half, with ``|`` between them.
         device: the device to compute on.
         client: the client whose own model predicts, if each one has its own.
 
@@ -56,12 +57,12 @@ def predict(
     kind, examples = examples_of(model, words)
     try:
         with draft_of(to) as draft, draft.open("w", newline="", encoding="utf-8") as file:
-            counts, left_out = write_predictions(model, kind, examples, file)
+            counts, written, left_out = write_predictions(model, kind, examples, file)
     except OSError as error:
         raise ConfigError("--to", to, f"must be writable: {system_reason(error)}") from None
     by_class = ", ".join(f"{name} {counts[name]}" for name in model.classes if counts[name])
     note = f"; {left_out} left out" if left_out else ""
-    logger.info("%s: %d %ss (%s)%s", to, counts.total(), kind, by_class, note)
+    logger.info("%s: %d %ss (%s)%s", to, written, kind, by_class, note)
 
 
 def examples_of(model: TrainedModel, words: Sequence[str]) -> tuple[str, Iterator[Predicted]]:
@@ -78,26 +79,27 @@ def examples_of(model: TrainedModel, words: Sequence[str]) -> tuple[str, Iterato
 
 def write_predictions(
     model: TrainedModel, kind: str, examples: Iterator[Predicted], file: TextIO
-) -> tuple[Counter[str], int]:
-    """Write the table; return how many examples have each class, and how many are left out.
+) -> tuple[Counter[str], int, int]:
+    """Write the table; return how many examples have each class, are written, and are left out.
 
     Raises:
         RunError: no image could be read.
     """
     write_rows(file, [[kind, "class", *(f"p_{name}" for name in model.classes)]])
     counts: Counter[str] = Counter()
-    left_out = 0
+    written = left_out = 0
     for example, row in examples:
         if isinstance(row, str):
             logger.warning("left out: %s: %s", example, row)
             left_out += 1
             continue
-        name = model.classes[int(row.argmax())]
-        write_rows(file, [[example, name, *(f"{value:.6f}" for value in row)]])
-        counts[name] += 1
-    if not counts:
+        found = model.said(row)
+        write_rows(file, [[example, JOINT.join(found), *(f"{value:.6f}" for value in row)]])
+        counts.update(found)
+        written += 1
+    if not written:
         raise RunError(f"none of {left_out} images could be read")
-    return counts, left_out
+    return counts, written, left_out
 
 
 def probabilities(

@@ -72,6 +72,11 @@ class Run:
         return bool(self.record.personal)
 
     @property
+    def multilabel(self) -> bool:
+        """Whether an image can have several classes."""
+        return bool(self.config.get("task", {}).get("name") == "multilabel")
+
+    @property
     def split(self) -> str:
         """The split that accuracy is reported on: "test", or "validation" without a test set."""
         tested = self.series.get(("test", "accuracy"), {})

@@ -20,12 +20,15 @@ from task.training.one_vs_rest import ClassMetrics, OneVsRest
 from univarfl.records.csv_tables import rows_under
 
 
-def read_by_class(directory: Path, classes: Sequence[str]) -> OneVsRest | None:
+def read_by_class(
+    directory: Path, classes: Sequence[str], *, multilabel: bool = False
+) -> OneVsRest | None:
     """Return what `save_by_class` wrote; None if the record has no such files.
 
     Args:
         directory: the run directory.
         classes: the class names.
+        multilabel: whether an image can have several; there is no confusion matrix then.
 
     Raises:
         RecordError: a file is missing, or wrong.
@@ -33,8 +36,6 @@ def read_by_class(directory: Path, classes: Sequence[str]) -> OneVsRest | None:
     if not (directory / CLASS_METRICS).exists() and not (directory / CONFUSION).exists():
         return None
     metrics = read_class_table(directory / CLASS_METRICS, CLASS_METRICS_COLUMNS, classes)
-    matrix = read_class_table(directory / CONFUSION, (TRUE_CLASS, *classes), classes)
-    confusion = [[parse_count(cell, CONFUSION) for cell in row] for row in matrix]
     found = [
         ClassMetrics(
             parse_count(row[0], CLASS_METRICS),
@@ -42,6 +43,10 @@ def read_by_class(directory: Path, classes: Sequence[str]) -> OneVsRest | None:
         )
         for row in metrics
     ]
+    if multilabel:
+        return OneVsRest(found, ())
+    matrix = read_class_table(directory / CONFUSION, (TRUE_CLASS, *classes), classes)
+    confusion = [[parse_count(cell, CONFUSION) for cell in row] for row in matrix]
     if [each.images for each in found] != list(map(sum, confusion)):
         raise RecordError(f"{CLASS_METRICS} and {CONFUSION} differ in the number of images")
     return OneVsRest(found, confusion)

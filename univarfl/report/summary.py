@@ -51,6 +51,11 @@ DIFFERENCES = (
     f"Student's {CONFIDENCE:.0%} interval of the mean. Runs of one seed share the split, the first "
     "weights and the batches. A difference is not significant if its interval includes 0."
 )
+SEVERAL = (
+    "With task=multilabel, accuracy is the share of examples whose labels are all right, and "
+    "accuracy by label the share of right answers; a label counts as given if its probability is "
+    "above 0.5. Balanced accuracy is then the mean of sensitivity and specificity."
+)
 TARGETS = (
     "First round at or above the target: mean over the seeds that reached it. The default target "
     f"is the last accuracy of {BASELINE}, or else of the first method."
@@ -134,8 +139,9 @@ class Summary:
 
     def accuracy_sections(self) -> list[Section]:
         """Return the tables that come first."""
+        note = GLANCE_NOTES[self.headline]
         return [
-            Section(GLANCE, GLANCE_NOTES[self.headline], table=self.glance()),
+            Section(GLANCE, self._with_labels(note), table=self.glance()),
             Section("Accuracy", ACCURACIES, table=self.accuracies()),
             Section("Tuned settings", table=self.tuned_settings()),
         ]
@@ -150,7 +156,7 @@ class Summary:
         compared = len(self.counted) > len({setting for setting, _ in self.counted})
         rounds = self.targets(targets) if compared or targets else pd.DataFrame()
         return [
-            Section("Other metrics", OTHERS, table=self.further()),
+            Section("Other metrics", self._with_labels(OTHERS), table=self.further()),
             Section("Paired differences", DIFFERENCES, table=self.differences(baseline)),
             Section("Rounds to a target", TARGETS, table=rounds),
         ]
@@ -279,6 +285,10 @@ class Summary:
         """Return the baseline of a setting: FedAvg, or else its first method."""
         methods = [method for at, method in self.counted if at == setting]
         return BASELINE if BASELINE in methods else methods[0]
+
+    def _with_labels(self, note: str) -> str:
+        """Return a note, with what accuracy is if examples of a run have several labels."""
+        return f"{note} {SEVERAL}" if any(run.multilabel for run in self.runs) else note
 
     def _usual_target(self, setting: str) -> float:
         return float(self._part(setting, self.baseline(setting))[LAST].mean())

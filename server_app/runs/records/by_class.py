@@ -20,6 +20,8 @@ TRUE_CLASS = "true class"
 def save_by_class(directory: Path, classes: Sequence[str], found: OneVsRest) -> None:
     """Write both files; an undefined metric is an empty cell.
 
+    Without a confusion matrix there is one file.
+
     Args:
         directory: the run directory.
         classes: the class names.
@@ -30,6 +32,8 @@ def save_by_class(directory: Path, classes: Sequence[str], found: OneVsRest) -> 
     """
     rows = zip(classes, map(dataclasses.astuple, found.classes), strict=True)
     metrics = [[name, *("" if cell is None else cell for cell in row)] for name, row in rows]
-    matrix = [[name, *row] for name, row in zip(classes, found.confusion, strict=True)]
     write_whole(directory / CLASS_METRICS, rows_as_csv([CLASS_METRICS_COLUMNS, *metrics]))
+    if not found.confusion:
+        return
+    matrix = [[name, *row] for name, row in zip(classes, found.confusion, strict=True)]
     write_whole(directory / CONFUSION, rows_as_csv([[TRUE_CLASS, *classes], *matrix]))

@@ -38,6 +38,7 @@ METRICS = {
     "accuracy": Metric("accuracy", percent=True),
     "loss": Metric("loss", share=False, may_diverge=True),
     "balanced_accuracy": Metric("balanced accuracy", percent=True),
+    "label_accuracy": Metric("accuracy by label", percent=True),
     "macro_f1": Metric("macro F1", percent=True),
     "auroc": Metric("AUROC", at_end=True),
     "average_precision": Metric("average precision", at_end=True),

@@ -75,6 +75,7 @@ def add_later_settings(config: dict[str, Any]) -> None:
     config.setdefault("tune", {"name": "all"})
     config.setdefault("stop", {"patience": None, "metric": "accuracy", "min_delta": 0.0})
     config.setdefault("update", {"format": "float32", "error_feedback": False})
+    config.setdefault("task", {"name": "classes"})
     config.setdefault("train", {"class_weights": "none", "label_smoothing": 0.0})
     config.setdefault("after", {"name": "none"})
     replace_batch_norm(config)

@@ -25,7 +25,7 @@ MOST = 10**18
 GROUPS = (  # of the configuration, besides the method
     "after", "augmentation", "clock", "data", "federation", "guard", "model", "optim",
     "participation", "partition", "privacy", "runtime", "secure", "stop", "strategy", "sums",
-    "train", "tune", "update", "watch",
+    "task", "train", "tune", "update", "watch",
 )  # fmt: skip
 
 

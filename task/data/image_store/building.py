@@ -197,6 +197,8 @@ def write_index(
     }
     if dataset_index.subject_of is not None:
         columns["subject_of"] = dataset_index.subject_of
+    if dataset_index.targets is not None:
+        columns["targets"] = dataset_index.targets
     np.savez(directory / INDEX, **columns)
     description = {
         "source": {"name": source.name, **dataclasses.asdict(source)},
@@ -243,6 +245,8 @@ def content_hash(
     columns = [dataset_index.labels, dataset_index.domain_of, train, test]
     if dataset_index.subject_of is not None:
         columns.append(dataset_index.subject_of)
+    if dataset_index.targets is not None:
+        columns.append(dataset_index.targets.astype(np.int64))
     for column in columns:
         digest.update(len(column).to_bytes(8, "little") + column.astype("<i8").tobytes())
     return digest.hexdigest()[:24]

@@ -81,15 +81,17 @@ def described(
     if not places:
         return Duplicates(**counts, note="", listed=())
 
+    names = dataset_index.label_names
+
     def row(index: int) -> tuple[str, str, str, str, str]:
         sides = ("training", "test")
         other = int(found.first[index])
         return (
             dataset_index.name(index),
-            dataset_index.classes[dataset_index.labels[index]],
+            names[dataset_index.labels[index]],
             sides[int(dataset_index.test[index])],
             dataset_index.name(other),
-            dataset_index.classes[dataset_index.labels[other]],
+            names[dataset_index.labels[other]],
         )
 
     tests, images = int((usable & dataset_index.test).sum()), int(usable.sum())

@@ -135,6 +135,7 @@ def load_store(directory: Path, source: Source) -> ImageDataset | None:
         notes=tuple(description["notes"]),
         subject_of=index.get("subject_of"),
         duplicates=twice,
+        targets=index.get("targets"),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from task.data.dataset import names_of_labels
 from task.errors import ConfigError, DataError, refuse
 
 Resize = Literal["squash", "crop", "pad"]
@@ -32,13 +33,21 @@ class Blocks(NamedTuple):
     compute: Callable[[int], NDArray[Any]]
 
 
+class Labels(NamedTuple):
+    """The labels of all images, as a `DatasetIndex` has them, and notes on them."""
+
+    labels: NDArray[np.int64]
+    targets: NDArray[np.uint8] | None
+    notes: Sequence[str]
+
+
 @dataclass(frozen=True)
 class DatasetIndex:
     """The contents of a data set, before any image is decoded.
 
     Attributes:
         classes: the class names.
-        labels: [N] int64, an index into `classes`.
+        labels: [N] int64, an index into `classes`; with `targets`, the number of the combination.
         test: [N] bool, true for images of the held-out test set.
         read: opens image i; raises what Pillow raises for a damaged image.
         name: describes where image i is stored, for messages.
@@ -48,6 +57,7 @@ class DatasetIndex:
         blocks: of images that are computed and need no decoding; None for all others.
         subject_of: [N] int64, the subject of each image, such as a patient or a lesion; None if
             each image has its own. A client never trains on a subject and validates on it too.
+        targets: [N, D] uint8, 1 for each class that an image has, if it can have several.
     """
 
     classes: tuple[str, ...]
@@ -60,6 +70,12 @@ class DatasetIndex:
     notes: Sequence[str] = ()
     blocks: Blocks | None = None
     subject_of: NDArray[np.int64] | None = None
+    targets: NDArray[np.uint8] | None = None
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The names of the values of `labels`: the classes, or combinations of them."""
+        return names_of_labels(self.classes, self.labels, self.targets)
 
     def __post_init__(self) -> None:
         for kind, names in (("class", self.classes), ("domain", self.domains)):
@@ -167,6 +183,24 @@ class Source(ABC):
         Raises:
             DataError: the download failed.
         """
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether each image has any number of labels."""
+        return False
+
+    def with_labels(self) -> "Source":
+        """Return the same data, where each image has any number of labels.
+
+        Raises:
+            ConfigError: each image has one class.
+        """
+        raise ConfigError(
+            "task", "multilabel",
+            "is for images with any number of labels, and those of "
+            f"data={self.name} have one class; add task=classes, data=vectors with labels in the "
+            "schema, or data=table",
+        )  # fmt: skip
 
     @abstractmethod
     def fingerprint(self) -> str:

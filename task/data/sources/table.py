@@ -16,10 +16,11 @@ The columns have fixed names, so the owner of a site alone decides what is a lab
 """
 
 from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 
-from task.data.sources.base import DatasetIndex
+from task.data.sources.base import DatasetIndex, Source
 from task.data.sources.families.directory_source import hash_of_states, require_file
 from task.data.sources.families.given_splits import split_notes, unlisted_note
 from task.data.sources.families.labelled_rows import (
@@ -39,10 +40,21 @@ from task.data.sources.families.tree import (
     walk,
 )
 from task.errors import DataError
+from task.registry import named
 
 TABLE = "images.csv"
+SEVERAL = "task.data.sources.families.multilabel_table:MultilabelTable"  # of task=multilabel
 CURE = "list the images in this table, with the columns image and label"
 OPTIONAL = ("split", "domain", "subject")
+
+Lines = list[tuple[int, dict[str, str]]]  # of each row, its line and its values by column
+
+
+class Files(NamedTuple):
+    """The image files of a table's rows, and notes on others."""
+
+    paths: Sequence[Path]
+    notes: Sequence[str]
 
 
 @dataclass
@@ -53,32 +65,79 @@ class Table(OwnImages):
         table = require_file(self.directory / TABLE, CURE)
         return hash_of_states([(TABLE, table.stat())]) + walk(self.directory).fingerprint
 
+    def with_labels(self) -> Source:
+        several: type[Table] = named(SEVERAL)
+        settings = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        return several(**settings)
+
     def dataset_index(self) -> DatasetIndex:
-        table = require_file(self.directory / TABLE, CURE)
-        found = list(read_rows(table, NEEDED, OPTIONAL, CURE))
-        if not found:
-            raise DataError(f"{table}: has no rows; {CURE}")
+        table, found = self.rows(NEEDED, CURE)
         notes = clean_names(table, found)
         rows = [checked_row(table, line, values) for line, values in found]
+        files = self.files_of(table, rows)
+        classes, names = self._classes(table, rows), [row.label for row in rows]
+        notes = [*unlisted_note(classes, names), *notes]
+        return self.indexed(table, rows, files, classes, names, notes)
+
+    def rows(self, needed: Sequence[str], cure: str) -> tuple[Path, Lines]:
+        """Return the table, and the line and the values of each row.
+
+        Args:
+            needed: the columns that must be there.
+            cure: what the user can do if one is missing.
+
+        Raises:
+            DataError: it is not such a table, or has no rows.
+        """
+        table = require_file(self.directory / TABLE, cure)
+        found = list(read_rows(table, needed, OPTIONAL, cure))
+        if not found:
+            raise DataError(f"{table}: has no rows; {cure}")
+        return table, found
+
+    def files_of(self, table: Path, rows: Sequence[Row]) -> Files:
+        """Return the file of each row, and a note on those that no row lists.
+
+        Raises:
+            DataError: a file is missing, or is in two rows.
+        """
         files = {file.parts for file in walk(self.directory).files}
         paths = image_paths(table, rows, files)
-        names, domains = [row.label for row in rows], [row.domain for row in rows]
+        return Files(paths, unlisted_files_note(len(rows), len(files)))
+
+    def indexed(
+        self,
+        table: Path,
+        rows: Sequence[Row],
+        files: Files,
+        classes: Sequence[str],
+        names: Sequence[str],
+        notes: Sequence[str],
+    ) -> DatasetIndex:
+        """Return the index of the images in some rows.
+
+        Args:
+            table: the table.
+            rows: its rows.
+            files: see `files_of`.
+            classes: the class names.
+            names: the class of each row; empty if the caller sets the labels.
+            notes: messages on the rows.
+
+        Raises:
+            DataError: a subject is for training and for testing.
+        """
+        domains = [row.domain for row in rows]
         splits, subjects = [row.split for row in rows], [row.subject for row in rows]
-        classes = self._classes(table, rows)
         test = rows_for_testing(table, rows, self.test_share)
         return index_of_files(
             self.directory,
-            paths,
+            files.paths,
             classes,
             names,
             test,
             domains,
-            [
-                *split_notes(splits),
-                *unlisted_note(classes, names),
-                *notes,
-                *unlisted_files_note(len(rows), len(files)),
-            ],
+            [*split_notes(splits), *notes, *files.notes],
             subjects if any(subjects) else (),
             self.window,
         )

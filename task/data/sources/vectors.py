@@ -6,6 +6,7 @@ column each, and flags as 0 or 1. A vector is kept as an image of one pixel, who
 numbers; so all that works on images by position works on vectors, too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
@@ -15,16 +16,19 @@ from PIL import Image
 
 from task.config import MEASURED
 from task.data.column_sums import number_columns
-from task.data.sources.base import Blocks, DatasetIndex, Source
+from task.data.sources.base import Blocks, DatasetIndex, Labels, Source
 from task.data.sources.families.directory_source import DirectorySource, hash_of_states
-from task.data.sources.families.encoding import encode
+from task.data.sources.families.encoding import encode, encode_labels
 from task.data.sources.families.given_splits import split_notes, unlisted_note
 from task.data.sources.families.labelled_rows import rows_for_testing
-from task.data.sources.families.row_table import labelled, read_cells, table_in
+from task.data.sources.families.row_table import Cells, labelled, read_cells, table_in
 from task.data.sources.families.schema import Schema
 from task.data.sources.families.schema_file import NAMES, require_same, schema_in
 from task.data.sources.families.tree import numbers_of
-from task.errors import DataError, refuse
+from task.errors import ConfigError, DataError, refuse
+from task.registry import named
+
+SEVERAL = "task.data.combinations:labels_of"  # of rows with several labels
 
 Standardise = Literal["federated", "schema", "none"]
 Role = Literal["simulation", "site", "coordinator"]
@@ -94,6 +98,19 @@ class Vectors(DirectorySource):
         return self.standardise == "federated"
 
     @property
+    def multilabel(self) -> bool:
+        return self.schema_content.labels is not None
+
+    def with_labels(self) -> Self:
+        if not self.multilabel:
+            allowed = (
+                "needs a schema with labels, a list of columns, and data.schema has label, one "
+                "class for each row; add task=classes, or change the schema"
+            )
+            raise ConfigError("task", "multilabel", allowed)
+        return self
+
+    @property
     def channels(self) -> int:  # type: ignore[override]
         """The length of a vector."""
         return len(self.schema_content.encoded)
@@ -133,21 +150,20 @@ class Vectors(DirectorySource):
     def dataset_index(self) -> DatasetIndex:
         schema = self.schema_content
         if self.role == "coordinator":
-            return nothing(schema.label.classes)
+            return nothing(schema)
         if self.role == "site":
             require_same(self._own_schema(), schema)
         table = table_in(self.directory)
         others = [name for name in (schema.client, schema.subject, schema.split) if name]
-        names = [schema.label.name, *(column.name for column in schema.columns)]
+        names = [*schema.label_columns, *(column.name for column in schema.columns)]
         cells = read_cells(table, [*names, *others])
         rows, notes = labelled(cells, schema)
         numbers = encode(schema, cells.columns, cells.place)[:, None, None, :]
-        classes, labels = schema.label.classes, [row.label for row in rows]
-        number = {name: index for index, name in enumerate(classes)}
+        found = labels_of(cells, schema, [row.label for row in rows])
         clients = [row.domain for row in rows]
         return DatasetIndex(
-            classes=tuple(classes),
-            labels=np.array([number[label] for label in labels], dtype=np.int64),
+            classes=tuple(schema.classes),
+            labels=found.labels,
             test=rows_for_testing(table, rows, self.test_share),
             read=no_image,
             name=lambda index: f"row {cells.lines[index]}",
@@ -155,11 +171,12 @@ class Vectors(DirectorySource):
             domain_of=numbers_of(clients),
             notes=[
                 *split_notes([row.split for row in rows]),
-                *unlisted_note(classes, labels),
+                *found.notes,
                 *notes,
             ],
             blocks=Blocks(1, lambda _: numbers),
             subject_of=numbers_of([row.subject for row in rows]) if schema.subject else None,
+            targets=found.targets,
         )
 
     def at_site(self, directory: str) -> Self:
@@ -192,7 +209,31 @@ def no_image(index: int) -> Image.Image:
     raise DataError(f"row {index} is no image")
 
 
-def nothing(classes: list[str]) -> DatasetIndex:
+def labels_of(cells: Cells, schema: Schema, names: Sequence[str]) -> Labels:
+    """Return the labels of all rows.
+
+    Args:
+        cells: the table.
+        schema: says which columns have them.
+        names: the class of each row, if it has one.
+
+    Raises:
+        DataError: a cell is neither yes nor no.
+    """
+    classes = schema.classes
+    if schema.label is None:
+        targets = encode_labels(classes, cells.columns, cells.place)
+        found: Labels = named(SEVERAL)(classes, targets)
+        return found
+    number = {name: index for index, name in enumerate(classes)}
+    labels = np.array([number[name] for name in names], dtype=np.int64)
+    return Labels(labels, None, unlisted_note(classes, names))
+
+
+def nothing(schema: Schema) -> DatasetIndex:
     """Return the index of no rows, for a coordinator whose sites have all of them."""
-    none = np.zeros(0, dtype=np.int64)
-    return DatasetIndex(tuple(classes), none, none.astype(np.bool_), no_image, str, ("",), none)
+    classes, none = tuple(schema.classes), np.zeros(0, dtype=np.int64)
+    targets = None if schema.label else np.zeros((0, len(classes)), dtype=np.uint8)
+    return DatasetIndex(
+        classes, none, none.astype(np.bool_), no_image, str, ("",), none, targets=targets
+    )

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flwr.app import Context, Message
@@ -99,13 +100,14 @@ def test_device_cuda_fails_where_the_clients_see_no_gpu_with_the_option_that_sho
         ({"train": 10**11}, "site ward claims 100000000000 training images"),
         ({"validation": 10**11}, "site ward claims 9 .* and 100000000000 validation images"),
         ({"train": -5}, "train: Input should be greater than or equal to 0"),
+        ({"labels": [11, 0]}, "site ward counts 11 images of a class, and has 10"),
         ({"validation": -1}, "validation: Input should be greater than or equal to 0"),
     ],
 )
 def test_a_site_with_impossible_counts_is_refused(
-    counts: dict[str, int], reason: str, tmp_path: Path
+    counts: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    claims: dict[str, str | int] = {"error": "", "train": 9, "validation": 1, **counts}
+    claims: dict[str, Any] = {"error": "", "train": 9, "validation": 1, **counts}
     experiment = compose_experiment(
         ["partition=sites", "partition.names=[ward]", "data=folder", "data.classes=[cat,dog]",
          "federation.join_timeout=0.1"]

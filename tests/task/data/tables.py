@@ -42,6 +42,23 @@ def of_sklearn(root: Path, name: str) -> Path:
     return write(root, schema, rows)
 
 
+LABELS = ("tired", "warm", "pale")
+
+
+def of_labels(root: Path, number: int = 120) -> Path:
+    """Write rows that each have any of three labels, and a schema; return the directory."""
+    found, labels = datasets.make_multilabel_classification(
+        number, n_features=6, n_classes=len(LABELS), n_labels=1, random_state=3
+    )
+    names = [f"x{place}" for place in range(6)]
+    rows: list[dict[str, object]] = [
+        dict(zip((*names, *LABELS), [*map(float, values), *map(int, own)], strict=True))
+        for values, own in zip(found, labels, strict=True)
+    ]
+    columns = [{"name": name, "type": "number", "low": 0, "high": 100} for name in names]
+    return write(root, {"labels": list(LABELS), "columns": columns}, rows)
+
+
 def people_schema() -> dict[str, Any]:
     """Return a schema with each type of column."""
     return {

@@ -12,12 +12,12 @@ from task.data.sources.families.schema import Column, Label, Schema
 
 LOW, HIGH = -3.0, 1000.0
 SCHEMA = Schema(
-    Label("class", ["a", "b"]),
     [
         Column("on", "flag"),
         Column("x", "number", low=LOW, high=HIGH, missing="indicator"),
         Column("y", "number", low=0.0, high=1e-3, missing="mean"),
     ],
+    Label("class", ["a", "b"]),
 )
 ROWS = st.lists(st.tuples(st.floats(LOW, HIGH), st.floats(0, 1e-3)), min_size=1, max_size=30)
 

@@ -44,9 +44,11 @@ FURTHER = (
     "client_app.given_weights:keep_weights",
     "task.approval.approvals:Approvals",
     "task.combination:combine",
+    "task.data.combinations:labels_of",
     "task.data.image_store.building:built_dataset",
     "task.data.site_data:federate_site",
     "task.data.sources.families.dicom:open_dicom",
+    "task.data.sources.families.multilabel_table:MultilabelTable",
     "task.data.splits.stored:stored_partition",
     "task.methods.feduv:classifier_deviation",
     "task.models.layers.position:Position",
@@ -59,6 +61,8 @@ FURTHER = (
     "task.secure.vectors.rounded_sum:RoundedSum",
     "task.training.features:FrozenFeatures",
     "task.training.graphed:GraphedSteps",
+    "task.training.multilabel.rules:problems",
+    "task.training.multilabel.scores:entropy",
     "task.training.starting_weights:start_from_cache",
 )
 

@@ -19,8 +19,9 @@ MOST_CLASSES = 20  # with more, nobody reads the tables; the records have them
 MOST_ROWS = 400
 NOTES = {
     "Metrics by class": "Final model, test set, each class against the rest: mean ± standard "
-    "deviation over seeds. Sensitivity is the recall of the class. An empty cell is undefined: "
-    "there are no images of the class, or none of others.",
+    "deviation over seeds. Sensitivity is the recall of the class. With task=multilabel an image "
+    "is taken for a class if the probability is above 0.5. An empty cell is undefined: there "
+    "are no images of the class, or none of others.",
     "Confusion matrix": "Final model, test set: images of each true class (row) by the class that "
     "the model gave (column), summed over the seeds.",
 }
@@ -69,7 +70,7 @@ class ByClass:
 
     def _confusion(self) -> Iterator[dict[str, object]]:
         for key, found in self._found.items():
-            if not found:
+            if not found or not found[0].confusion:
                 continue
             classes = self._classes(key)
             total = np.sum([one.confusion for one in found], axis=0)
@@ -88,7 +89,7 @@ class ByClass:
         found = []
         for run in runs:
             try:
-                each = read_by_class(run.directory, classes)
+                each = read_by_class(run.directory, classes, multilabel=run.multilabel)
             except RecordError as error:
                 self.problems.append(f"{run.directory.name}: {error}")
             else:

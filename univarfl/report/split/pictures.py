@@ -121,7 +121,7 @@ def draw_images(data: FederatedData, seed: int, title: str) -> bytes:
         The content of a PNG file.
     """
     dataset = data.dataset
-    names = clipped(dataset.classes, LONGEST_IN_SHEET)
+    names = clipped(dataset.label_names, LONGEST_IN_SHEET)
     shown = sorted(data.clients)[:SHEET_ROWS]
     size = dataset.images.shape[1]
     across, down = round(1.03 * size), round(1.2 * size)  # the class is written below each image
@@ -176,7 +176,7 @@ def tilted_height(names: Iterable[str]) -> float:
 
 def class_names(data: FederatedData) -> list[str]:
     """Return the names of the classes as labels."""
-    return clipped(data.dataset.classes, LONGEST_CLASS)
+    return clipped(data.dataset.label_names, LONGEST_CLASS)
 
 
 def client_labels(data: FederatedData, clients: Iterable[int]) -> list[str]:

@@ -149,11 +149,12 @@ def client_table(data: FederatedData, table: Counts, width: int) -> Table:
     sizes = by_class.sum(axis=1)
     distance = skew(by_class).distance
     fixed = len("client images skew classes") + max(map(len, data.dataset.domains))
-    wide = fixed + sum(max(len(name), 4) + 1 for name in data.dataset.classes) <= width
+    names = data.dataset.label_names
+    wide = fixed + sum(max(len(name), 4) + 1 for name in names) <= width
     grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("client", "images", "skew", "classes"):
         grid.add_column(heading, justify="right", no_wrap=True)
-    for name in data.dataset.classes if wide else ("largest class",):
+    for name in names if wide else ("largest class",):
         grid.add_column(name, justify="right")
     if by_domain.shape[1] > 1:
         grid.add_column("domains")
@@ -164,7 +165,7 @@ def client_table(data: FederatedData, table: Counts, width: int) -> Table:
             row += [str(count or "") for count in by_class[client]]
         else:
             top = int(by_class[client].argmax())
-            row.append(f"{data.dataset.classes[top]} {by_class[client][top] / sizes[client]:.0%}")
+            row.append(f"{names[top]} {by_class[client][top] / sizes[client]:.0%}")
         if by_domain.shape[1] > 1:
             domains = np.flatnonzero(by_domain[client])
             row.append(", ".join(data.dataset.domains[domain] for domain in domains))
@@ -212,15 +213,15 @@ def split_rows(data: FederatedData) -> Iterator[tuple[object, ...]]:
     The test set's rows have no client.
     """
     dataset, clients = data.dataset, data.clients
-    numbers = list(clients)
+    numbers, names = list(clients), dataset.label_names
     held = np.stack([clients.owners(), clients.held_out()])
     yield COLUMNS
     for (owner, validation), label, domain, images in cells_of(data, held, clients.positions):
         split = "validation" if validation else "train"
-        yield numbers[owner], split, dataset.classes[label], dataset.domains[domain], images
+        yield numbers[owner], split, names[label], dataset.domains[domain], images
     nobody = np.empty((0, len(dataset.test)), dtype=np.int64)
     for _, label, domain, images in cells_of(data, nobody, dataset.test):
-        yield "", "test", dataset.classes[label], dataset.domains[domain], images
+        yield "", "test", names[label], dataset.domains[domain], images
 
 
 def cells_of(

@@ -64,6 +64,29 @@ def encode_column(column: Column, texts: Sequence[str], place: Place) -> Rows:
     return found
 
 
+def encode_labels(
+    names: Sequence[str], cells: Mapping[str, Sequence[str]], place: Place
+) -> NDArray[np.uint8]:
+    """Return which labels each row has, [N, D], 0 or 1.
+
+    Args:
+        names: the column of each label.
+        cells: the texts of each column, by its name.
+        place: returns where row i is, for messages.
+
+    Raises:
+        DataError: a cell is neither yes nor no.
+    """
+    parts = []
+    for name in names:
+        missing = [row for row, text in enumerate(cells[name]) if text.strip().lower() in MISSING]
+        if missing:
+            cure = "each label of each row must be known: write yes or no, or remove the row"
+            raise DataError(f"{place(missing[0])}: no {name}; {cure}")
+        parts.append(encode_column(Column(name, "flag"), cells[name], place))
+    return np.concatenate(parts, axis=1).astype(np.uint8)
+
+
 def is_missing(column: Column, text: str) -> bool:
     """Return whether a cell is empty, or what programs write for an empty one."""
     if column.type == "category" and cleaned(text) in (column.categories or ()):

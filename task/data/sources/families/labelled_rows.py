@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
     line: int
     image: str
-    label: str
+    label: str = ""
     split: str = ""
     domain: str = ""
     subject: str = ""

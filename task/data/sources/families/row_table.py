@@ -110,7 +110,7 @@ def labelled(cells: Cells, schema: Schema) -> tuple[list[Row], list[str]]:
         DataError: a label, client or subject is missing, or a label is no class of the schema.
     """
     meaning = {
-        "label": schema.label.name,
+        "label": schema.label.name if schema.label else None,
         "split": schema.split,
         "domain": schema.client,
         "subject": schema.subject,
@@ -122,8 +122,8 @@ def labelled(cells: Cells, schema: Schema) -> tuple[list[Row], list[str]]:
     ]
     notes = clean_names(cells.path, found)
     rows = [checked_row(cells.path, line, values) for line, values in found]
-    for row in rows:
-        if row.label not in schema.label.classes:
-            known = f"the schema's classes are {', '.join(schema.label.classes)}"
+    for row in rows if schema.label else ():
+        if row.label not in schema.classes:
+            known = f"the schema's classes are {', '.join(schema.classes)}"
             raise DataError(f"{cells.path}, line {row.line}: label {row.label!r}, but {known}")
     return rows, notes

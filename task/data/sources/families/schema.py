@@ -136,8 +136,9 @@ class Schema:
     """What the rows of a table mean; all clients of an experiment have the same.
 
     Attributes:
-        label: the column with the classes.
         columns: the columns that a network learns from.
+        label: the column with the class of each row; None if rows have `labels`.
+        labels: of rows with any number of labels, the column of each: yes or no.
         client: the column that says who has a row, such as a hospital; None if there is none.
         subject: the column of the patient or object that a row describes.
         split: the column with ``train``, ``val`` or ``test``.
@@ -145,8 +146,9 @@ class Schema:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    label: Label
     columns: list[Column]
+    label: Label | None = None
+    labels: Names | None = None
     client: str | None = None
     subject: str | None = None
     split: str | None = None
@@ -154,13 +156,33 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.columns:
             raise ConfigError(KEY, "columns", "must list at least one column")
+        if (self.label is None) == (self.labels is None):
+            allowed = "is needed, the column of the class, or else labels, a list of columns"
+            raise ConfigError(KEY, "label", allowed)
+        if self.labels is not None:
+            self.labels = [cleaned(name) for name in self.labels]
+            if len(self.labels) < 2:
+                allowed = "must be two columns or more; for one, use label with classes: [no, yes]"
+                raise ConfigError(KEY, "labels", allowed)
+            for name in self.labels:
+                check_name(name)
         others = filter(None, (self.client, self.subject, self.split))
-        names = sorted([each.name for each in self.columns] + [self.label.name, *others])
+        names = sorted([each.name for each in self.columns] + [*self.label_columns, *others])
         for first, second in pairwise(names):
             if first == second:
                 raise ConfigError(KEY, first, "is there twice; give each column one meaning")
         if len(self.encoded) > MOST_COLUMNS:
             raise ConfigError(KEY, "columns", f"must give at most {MOST_COLUMNS} numbers a row")
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes, or of the labels, in the order of their numbers."""
+        return self.label.classes if self.label else self.labels or []
+
+    @property
+    def label_columns(self) -> list[str]:
+        """The names of the columns with the class, or with the labels."""
+        return [self.label.name] if self.label else self.labels or []
 
     @property
     def encoded(self) -> list[Encoded]:

@@ -1,0 +1,1 @@
+"""How is a network trained and scored that says yes or no to each of several labels?"""
