@@ -194,7 +194,8 @@ class LocalTraining:
         with torch.random.fork_rng():  # training seeds what a loader's order is drawn from
             result = self._trainer.train_with(
                 partial(self._trainer.take_epochs, batches),
-                self._personal.complete(shared, state), counts.to(device), server_round, client,
+                self._personal.complete(shared, state), counts.to(device), int(counts.sum()),
+                server_round, client,
                 without_personal(state), broadcast,
             )  # fmt: skip
         sent = self._personal.split(result)

@@ -183,14 +183,17 @@ class LocalTrainer:
         if len(positions) < self.least_images:
             raise UntrainableDataError(f"{len(positions)} training images; at least 2 are needed")
         epochs = partial(self.run_epochs, images, positions, deadline)
-        counts = images.counts(positions)
-        return self.train_with(epochs, weights, counts, server_round, client, state, broadcast)
+        counts, examples = images.counts(positions), len(positions)
+        return self.train_with(
+            epochs, weights, counts, examples, server_round, client, state, broadcast
+        )
 
     def train_with(
         self,
         epochs: Epochs,
         weights: Mapping[str, Tensor],
         counts: Tensor,
+        examples: int,
         server_round: int,
         client: int,
         state: Tensors,
@@ -203,6 +206,7 @@ class LocalTrainer:
                 the meter of the losses.
             weights: the global ``state_dict``.
             counts: the number of the client's training images of each class, [D] int64.
+            examples: the number of the client's training images.
             server_round: the round, from 1.
             client: the client's number.
             state: as for `train`.
@@ -238,10 +242,10 @@ class LocalTrainer:
             outcome = self.method.finish(self.model)
         finally:
             self.method.clean(self.model)
-        examples, losses = self.told(int(counts.sum()), meter)
+        told, losses = self.told(examples, meter)
         return LocalResult(
             copy_to_cpu("model", self.model.state_dict()),
-            examples,
+            told,
             losses,
             copy_to_cpu("state", {**outcome.state, **self.optimizer.state()}),
             copy_to_cpu("upload", outcome.extra),
