@@ -364,5 +364,5 @@ MORE = [
 def test_other_options_train(
     more: tuple[str, ...], table: Path, trained: Callable[..., Path]
 ) -> None:
-    run = trained(table, "rounds=1", "local_epochs=1", *more)
+    run = trained(table, "rounds=1", "local_epochs=2", *more)
     assert read_entries(run)["status"] == "completed"
