@@ -44,11 +44,11 @@ def run_all(units: Sequence[Unit], settings: Settings, seconds: float) -> list[U
     return waiting(units, settings)
 
 
-def summary(record: records.Record) -> str:
+def summary(done: records.Record) -> str:
     """Return one line on how a unit ended."""
-    if "stopped" in record:
-        return f"stopped after {record['stopped']:.0f} s: too long for one call"
-    return str(record.get("error", "done")).strip().split("\n")[-1]
+    if "stopped" in done:
+        return f"stopped after {done['stopped']:.0f} s: too long for one call"
+    return str(done.get("error", "done")).strip().split("\n")[-1]
 
 
 def run(unit: Unit, settings: Settings, seconds: float) -> records.Record:

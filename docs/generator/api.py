@@ -72,7 +72,7 @@ def listed(names: Sequence[str]) -> str:
 def members(kind: type) -> Iterator[tuple[str, Any]]:
     """Yield the public members that a class defines itself, in the order of its code."""
     for name, member in vars(kind).items():
-        if not name.startswith("_") and inspect.getdoc(member):
+        if not name.startswith("_") and member.__doc__:
             yield name, member
 
 

@@ -7,8 +7,8 @@ from docs.generator.comments import Key, read_file
 from docs.generator.components import Setting, settings_table
 from docs.generator.types import describe, hints
 from server_app.config.choices import CONF
-from server_app.config.experiment import Experiment, FederationConfig, Sums, Watch
-from task.config import AdamW, Loss, Runtime, Secure, Sgd
+from server_app.config.experiment import Experiment, FederationConfig, Stop, Sums, Watch
+from task.config import AdamW, Loss, Runtime, Secure, Sgd, Update
 from task.data.sources.base import Source
 from task.privacy.settings import Privacy
 
@@ -18,12 +18,18 @@ These keys describe a run. Type them as `key=value` after `univarfl train`, `con
 `data` or `deploy run`. Unknown keys and values out of range are refused before anything starts.
 
 The keys of the groups `method`, `strategy`, `guard`, `participation`, `clock`, `after`, `data`,
-`partition`, `augmentation`, `model` and `tune` depend on the choice: see
-[methods](methods/index.md), [strategies](strategies.md), [guards](guards.md),
+`partition`, `augmentation`, `model` and `tune` depend on the choice, and `task` is `classes` or
+[`multilabel`](../how-to/learn-several-labels.md): see [methods](methods/index.md),
+[strategies](strategies.md), [guards](guards.md),
 [participation and clock](participation.md), [after training](after-training.md),
 [data sets](data/index.md), [splits](splits.md) and [networks](networks.md).
 """
-HANDLED = ("name", "published", "secure.start")  # set by choices and files, not by hand
+HANDLED = (
+    "name",
+    "published",
+    "secure.start",
+    "task.name",
+)  # set by choices and files, not by hand
 
 
 def general() -> list[Setting]:
@@ -57,6 +63,8 @@ def sections() -> dict[str, list[Setting]]:
         "Sites": group("federation", "sites", FederationConfig),
         "Optimizer": group("optim", "sgd", Sgd),
         "AdamW": group("optim", "adamw", AdamW),
+        "Updates": group("update", "int8", Update),
+        "End of a run": group("stop", "patience", Stop),
         "Runtime": group("runtime", "eager", Runtime),
         "Privacy of each image": group("privacy", "example", Privacy),
         "Privacy of whole clients": group("privacy", "client", Privacy),
@@ -71,6 +79,9 @@ def page() -> str:
         "Sites": "The file `conf/federation/sites.yaml`, which `partition=sites` chooses.",
         "Optimizer": f"`optim=sgd` is the default. {read_file(CONF / 'optim' / 'sgd.yaml').about}",
         "AdamW": f"`optim=adamw` has these keys. {read_file(CONF / 'optim' / 'adamw.yaml').about}",
+        "Updates": "`update=float32` is the default; `update=bfloat16` and `update=int8` have "
+        "these keys. See [Send fewer bytes](../how-to/send-fewer-bytes.md).",
+        "End of a run": "`stop=none` is the default; `stop=patience` has these keys.",
         "Privacy of each image": "`privacy=none` is the default; `privacy=example` has these keys. "
         f"{read_file(CONF / 'privacy' / 'example.yaml').about}",
         "Privacy of whole clients": "`privacy=client` has these keys. "

@@ -21,7 +21,11 @@ Our choices where the paper leaves something open:
   themselves, and any value up to 1 trains alike. Without batch norm in the projector, as with
   ``model.norm=group``, ``model.projector=plain`` or ``none``, the
   features start nearly parallel, and the gradient of the energy, of the order of eps^-1.5, makes
-  training diverge; epsilon is then 0.3. ``docs/results/defaults.md`` has the measurements.
+  training diverge; epsilon is then 0.3. In a network without any normalisation features are also
+  short, and the gradient of the energy is that of their direction divided by their length: at 0.3
+  it is up to four times that of the cross-entropy, and LeNet stays at chance. epsilon is then 3,
+  which gives the energy a tenth of the first gradient, as behind batch norm.
+  ``docs/results/defaults.md`` has the measurements.
 """
 
 import warnings
@@ -35,10 +39,11 @@ from torch import Tensor, nn
 from task.errors import refuse
 from task.methods.base import LocalRound, Method, Term
 from task.models.base import Output
+from task.models.layers.norm import NORMALISATIONS
 from task.registry import named
 
 DEVIATION = "task.methods.feduv:classifier_deviation"
-EPS, EPS_WITHOUT_BATCH_NORM = 1e-3, 0.3
+EPS, EPS_WITHOUT_BATCH_NORM, EPS_WITHOUT_NORM = 1e-3, 0.3, 3.0
 
 
 def classifier_variance(logits: Tensor) -> Tensor:
@@ -91,8 +96,9 @@ class UniVarFL(Method):
         energy_weight: mu, the weight of the hyperspherical energy, at least 0.
         variance_weight: lambda, the weight of the classifier variance, at least 0; None means D/4
             for D classes.
-        energy_eps: epsilon of Eq. 3, above 0; None means 1e-3 for features behind batch norm, else
-            0.3. Below 1e-4 it warns that training may diverge.
+        energy_eps: epsilon of Eq. 3, above 0; None means 1e-3 for features behind batch norm, 3 in
+            a network without normalisation, else 0.3. Below 1e-4 it warns that training may
+            diverge.
         hinge: what L_V bounds: the ``variance`` of each class's probability (Eq. 1), or its
             standard ``deviation``, as FedUV does. With few certain answers, the gradient of the
             deviation is ten times as large.
@@ -131,19 +137,20 @@ class UniVarFL(Method):
         return self.variance_weight == 0
 
     def start(self, model: nn.Module, this: LocalRound) -> None:
-        normalised = any(isinstance(layer, nn.BatchNorm1d) for layer in model.modules())
-        self._default_eps = EPS if normalised else EPS_WITHOUT_BATCH_NORM
+        layers = list(model.modules())
+        if any(isinstance(layer, nn.BatchNorm1d) for layer in layers):
+            self._default_eps = EPS
+        elif any(isinstance(layer, NORMALISATIONS) for layer in layers):
+            self._default_eps = EPS_WITHOUT_BATCH_NORM
+        else:
+            self._default_eps = EPS_WITHOUT_NORM
 
     def loss(self, out: Output, x: Tensor, y: Tensor) -> dict[str, Term]:
         """Return L_V of the logits and L_HE of the features."""
         weight = out.logits.shape[1] / 4 if self.variance_weight is None else self.variance_weight
         terms = {}
         if weight:
-            deviates = self.hinge == "deviation"
-            hinge: Callable[[Tensor], Tensor] = (
-                named(DEVIATION) if deviates else classifier_variance
-            )
-            terms["l_v"] = Term(hinge(out.logits), weight)
+            terms["l_v"] = Term(self._spread(out.logits), weight)
         if self.energy_weight:
             energy = hyperspherical_energy(out.features, self.energy_eps or self._default_eps)
             terms["l_he"] = Term(energy, self.energy_weight)

@@ -8,11 +8,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
+from task.models.layers.norm import NORMALISATIONS
 from task.tuning.base import Tuning, head_of
-
-LAYERS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 @dataclass
@@ -23,7 +21,7 @@ class NormLayers(Tuning):
         layers = [
             f"{name}.{entry}"
             for name, layer in model.named_modules()
-            if isinstance(layer, LAYERS)
+            if isinstance(layer, NORMALISATIONS)
             for entry, _ in layer.named_parameters(recurse=False)
         ]
         return [*layers, *head_of(model)]

@@ -68,6 +68,7 @@ def images() -> DeviceImages:
                     "classes": ("a", "b", "c", "d"),
                     "std": (0.25, 0.25, 0.25),
                     "mean": (0.5, 0.5, 0.5),
+                    "targets": None,
                     "vectors": False,
                 },
             ),

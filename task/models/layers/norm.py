@@ -18,6 +18,7 @@ from task.tensors import Tensors
 
 Norm = Literal["batch", "fixed", "group"]
 
+NORMALISATIONS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 MEAN, VARIANCE = "running_mean", "running_var"
 GROUPS = 8  # divides every channel count of these models; the smallest is 16
 

@@ -27,6 +27,7 @@ NEEDS = {
     "participation=deadline": ["clock=virtual"],
     "participation=tiers": ["clock=virtual", "rho=0.2"],
     "partition=sites": SITES,
+    "task=multilabel": ["method=fedavg", "data=table", "data.classes=[x,y]"],
     "privacy=client": ["secure=masked", "model.norm=group"],
     "privacy=example": ["method=fedavg", "model.norm=group"],
 }

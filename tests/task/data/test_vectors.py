@@ -158,7 +158,7 @@ def column(**changes: object) -> Change:
         (lambda s: s["columns"][2].update(categories=["A"]), r"must be two or more different"),
         (lambda s: s.update(columns=[]), r"columns: must list at least one column"),
         (lambda s: s["label"].update(classes=["no"]), r"label\.classes: must be at least two"),
-        (lambda s: s.pop("label"), r"label=: a value is required"),
+        (lambda s: s.pop("label"), r"label: is needed"),
         (column(mean=None), r"data\.standardise=schema: needs mean and deviation of Age"),
     ],
 )

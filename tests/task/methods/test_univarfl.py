@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from server_app.config.composition import compose_experiment
 from task.errors import ConfigError
@@ -229,3 +229,25 @@ class TestMethod:
     def test_values_out_of_range_are_refused(self, settings: dict[str, float]) -> None:
         with pytest.raises(ConfigError, match=next(iter(settings))):
             self.terms(**settings)
+
+
+@pytest.mark.parametrize(
+    ("layers", "eps"),
+    [
+        ([nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8, 4), nn.BatchNorm1d(4)], 1e-3),
+        ([nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8, 4)], 0.3),
+        ([nn.Conv2d(3, 8, 3), nn.GroupNorm(8, 8), nn.Linear(8, 4)], 0.3),
+        ([nn.LayerNorm(8), nn.Linear(8, 4)], 0.3),
+        ([nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Linear(8, 4)], 3.0),
+    ],
+)
+def test_the_default_epsilon_follows_from_the_normalisation(
+    layers: list[nn.Module], eps: float
+) -> None:
+    method = UniVarFL(1.0, 0.0, None, "variance")
+    generator = torch.Generator().manual_seed(0)
+    this = LocalRound(1, 0, generator, torch.ones(4, dtype=torch.int64))
+    method.start(nn.Sequential(*layers), this)
+    features = torch.randn(6, 4, generator=generator)
+    found = method.loss(Output(torch.zeros(6, 4), features, None), features, torch.zeros(6))
+    assert found["l_he"].value == hyperspherical_energy(features, eps)

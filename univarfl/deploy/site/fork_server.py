@@ -39,6 +39,7 @@ NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"  # asks for GPUs without initialisi
 
 # Imported late by `client_app` and `task`. A site imports all of it before its files can change.
 FURTHER = (
+    "client_app.after.noisy_sums:with_noise",
     "client_app.budget:charge_round",
     "client_app.rounded_update:rounded_result",
     "client_app.given_weights:keep_weights",
