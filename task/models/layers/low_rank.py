@@ -5,8 +5,8 @@ becomes W + alpha / r B A. For a convolution, A has r channels and the layer's o
 convolution of 1x1. A is drawn as PyTorch draws a layer, and B is 0, so that training begins at W.
 
 Outputs and gradients equal those of ``peft`` 0.21, bit for bit. It is not used because importing it
-imports transformers, which takes 7 s in each process. Both layers are modules, whose gradients of single images opacus
-computes; a parametrised weight would have none.
+imports transformers, which takes 7 s in each process. Both layers are modules, whose gradients of
+single images opacus computes; a parametrised weight would have none.
 """
 
 import copy
