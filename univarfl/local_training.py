@@ -87,6 +87,7 @@ class BatchTrainer(LocalTrainer):
         for epoch in range(epochs):
             self._frozen = self.method.frozen(self.model, epoch, epochs)
             with without_gradients(self._frozen):
+                before = meter.images
                 for x, y in batches:
                     if len(x) < 2:
                         raise UntrainableDataError(
@@ -95,6 +96,10 @@ class BatchTrainer(LocalTrainer):
                         )
                     meter.images += len(x)
                     self.step(x.to(device), y.to(device), meter)
+            if meter.images == before:
+                raise UntrainableDataError(
+                    "there is no batch; pass a DataLoader, or a list that can be passed over again"
+                )
             if problem := meter.not_finite():
                 raise diverged(f"{problem} in epoch {epoch + 1} of {epochs}")
 
@@ -112,11 +117,11 @@ class LocalTraining:
     sets PyTorch to one thread and to deterministic algorithms.
 
     Args:
-        network: maps inputs to logits [n, D]; it ends in a linear layer, and is changed in place.
+        network: maps inputs to logits [n, D]; it ends in a linear layer. A copy is trained.
         method: the name of a local method; a dictionary with its ``name`` and settings; or a
             `Method` of one's own.
         head: the name of the last linear layer, whose input are the features; empty for the last
-            of all linear layers.
+            of all linear layers. Its output must be that of the network.
         settings: those of ``univarfl train`` among `SETTINGS`, such as ``optim={"lr": 0.1}``.
 
     Attributes:
@@ -145,6 +150,7 @@ class LocalTraining:
         self.method = method if isinstance(method, Method) else config.local_method()
         check_method(self.method, config)
         prepare_process()
+        self._undivided: nn.Module | None = network  # until it was compared
         self._head, divided = divided_before(network, head)
         self._classes = divided.classifier.out_features
         generator = torch_generator(config.seed, "method")
@@ -184,10 +190,14 @@ class LocalTraining:
 
         Raises:
             TrainingError: a batch has one row, or a loss or weight is not finite.
+            ConfigError: the network's output is not that of the layer `head`.
             ProtocolError: the weights do not fit the network.
         """
         prepare_process()
         shared = self.our_names(weights)
+        if self._undivided is not None:
+            check_division(self._undivided, self._head, batches)
+            self._undivided = None
         if counts is None:
             counts = class_counts(batches, self._classes)
         device = next(self._trainer.model.parameters()).device
@@ -300,16 +310,42 @@ def divided_before(network: nn.Module, head: str) -> tuple[str, OwnNetwork]:
     """Return the name of a network's last linear layer, and the network divided before it.
 
     Args:
-        network: changed in place.
+        network: it stays, and a copy is divided.
         head: the name of the layer; empty for the last of all linear layers.
 
     Raises:
         ConfigError: there is no such layer.
     """
-    linear = {n: layer for n, layer in network.named_modules() if isinstance(layer, nn.Linear)}
-    encoder = without_last_linear(network, head)
+    if isinstance(network, nn.Linear):
+        raise ConfigError("head", head, "needs a network around it: nn.Sequential(nn.Linear(...))")
+    copied = copy.deepcopy(network)
+    linear = {n: layer for n, layer in copied.named_modules() if isinstance(layer, nn.Linear)}
+    encoder = without_last_linear(copied, head)
     name = head or list(linear)[-1]
     return name, OwnNetwork(encoder, linear[name])
+
+
+def check_division(network: nn.Module, head: str, batches: Batches) -> None:
+    """Refuse a network whose output is not that of its last linear layer.
+
+    Args:
+        network: before it was divided; its mode stays.
+        head: the name of the layer.
+        batches: of which the first is computed both ways.
+
+    Raises:
+        ConfigError: it is not; the network has another last layer, or something after it.
+    """
+    training, (_, divided) = network.training, divided_before(network, head)
+    device = next(network.parameters()).device
+    for x, _ in batches:
+        with torch.no_grad():
+            whole, logits = network.eval()(x.to(device)), divided.eval()(x.to(device)).logits
+        network.train(training)
+        if whole.shape != logits.shape or not torch.allclose(whole, logits):
+            allowed = "must name the layer whose output is that of the network, the logits"
+            raise ConfigError("head", head, allowed)
+        return
 
 
 def class_counts(batches: Batches, classes: int) -> Tensor:

@@ -86,7 +86,7 @@ class MethodStrategy(Strategy):
             try:
                 if self._part and not reply.has_error():
                     sent.append(self._taken_out(reply.content, self._part))
-            except (KeyError, ProtocolError) as error:
+            except (EOFError, KeyError, ProtocolError, TypeError, ValueError) as error:
                 logger.warning("round %d: a reply is left out: %s", server_round, error)
                 continue
             (others if reply.has_error() else usable).append(reply)

@@ -80,8 +80,8 @@ def sums_of_client(session: Session[Any], client: int, honest: int = 1) -> Tenso
 
     Raises:
         ProtocolError: this worker does not train that client.
-        SiteError: the site's privacy budget is spent, no class has enough images at this site, or
-            copies of images are left out.
+        SiteError: the site's privacy budget is spent, or sums have noise and it has none; no class
+            has enough images at this site, or copies of images are left out.
     """
     worker = session.worker
     session.check_trained_here(client)
@@ -89,7 +89,11 @@ def sums_of_client(session: Session[Any], client: int, honest: int = 1) -> Tenso
     own, least = worker.data.clients[client], 1
     chosen = own.train
     if session.site:
-        least, chosen = 0 if private else LEAST_OF_CLASS, own.whole
+        least, chosen = LEAST_OF_CLASS, own.whole
+        if private and session.site.max_epsilon is None:  # the ledger checks that there is noise
+            raise SiteError(
+                f"site {session.site.name} sends sums with noise only with max-epsilon in site.toml"
+            )
         if worker.config.data.get("duplicates", "note") != "note":
             raise SiteError(
                 "sums of features are of all images of a site; leave data.duplicates out"

@@ -206,7 +206,8 @@ def fetched(name: str, remote: Remote, to: Path) -> str:
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         response.raise_for_status()
-        size = int(response.headers.get("Content-Length") or 0)
+        told = response.headers.get("Content-Length", "")
+        size = int(told) if told.isdecimal() else 0
         require_space(to.parent, min(size, MOST_MEGABYTES * MEGABYTE))
         text = f"downloading {name}, {size / MEGABYTE:,.1f} MB, once"
         console.print(text, markup=False, highlight=False)

@@ -84,7 +84,9 @@ def delete_sum(directory: Path, client: str) -> None:
     Raises:
         OSError: they cannot be deleted.
     """
-    path_of(directory, client).unlink(missing_ok=True)
+    path = path_of(directory, client)
+    for each in path.parent.glob(f"{path.name}*"):  # also a draft of a process that was killed
+        each.unlink(missing_ok=True)
 
 
 def delete_sums(directory: Path) -> None:

@@ -25,6 +25,7 @@ from task.seeding import ByteSource, secret_bytes
 SLACK = 1e-9  # more than all errors of double precision, relative
 MOST_NOISE = 1000.0  # noise multiplier; more leaves nothing of any number of images
 LEAST_NORM = 0.01  # with it the noise of one of 100 participants has 10 units and more
+FAR = 12  # deviations of noise that are never reached
 MOST_DEVIATION = 2.0**15  # of the noise, in images: within the sampler's range
 
 
@@ -41,7 +42,8 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
         allowed = f"must be at most {MOST_NOISE:g} with {method}"
         yield ConfigError("privacy.noise_multiplier", privacy.noise_multiplier, allowed)
     noise = max(privacy.noise_multiplier, 1 / MOST_NOISE)
-    most = min(most_images(config) / 2, MOST_DEVIATION / noise)
+    # The noise of one participant must not be cut off: the others' noise would protect less.
+    most = min(most_images(config) / (math.sqrt(2) + FAR * noise), MOST_DEVIATION / noise)
     if not LEAST_NORM <= privacy.clipping_norm <= most:
         allowed = f"must be from {LEAST_NORM} to {most:g} with {method} and this noise, in images"
         yield ConfigError("privacy.clipping_norm", privacy.clipping_norm, allowed)

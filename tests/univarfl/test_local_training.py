@@ -133,6 +133,31 @@ def test_a_method_object_of_ones_own() -> None:
     assert method.counts.tolist() == [8, 8, 8]
 
 
+class Scaled(nn.Sequential):
+    """A network with something after its last linear layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x / 0.01
+
+
+def after_the_head() -> object:
+    training = LocalTraining(Scaled(*network()))
+    return training.train(training.initial_weights(), loader(), 1)
+
+
+def passed_once() -> object:
+    training = LocalTraining(network())
+    return training.train(training.initial_weights(), iter([next(iter(loader()))]), 1)
+
+
+def one_epoch_of_two() -> object:
+    training = LocalTraining(network(), local_epochs=2)
+    counts, batches = torch.tensor([8, 8, 8]), iter([*loader(), *loader()])
+    return training.train(training.initial_weights(), batches, 1, counts=counts)
+
+
 def one_row() -> object:
     training = LocalTraining(network())
     return training.train(training.initial_weights(), DataLoader(rows(), batch_size=23), 1)
@@ -161,6 +186,10 @@ def other_weights() -> object:
         (another_class, TrainingError, "from 0 to 2"),
         (no_rows, TrainingError, "no rows"),
         (other_weights, ProtocolError, "other names"),
+        (after_the_head, ConfigError, "whose output is that of the network"),
+        (passed_once, TrainingError, "no rows"),
+        (one_epoch_of_two, TrainingError, "passed over again"),
+        (lambda: LocalTraining(nn.Linear(2, 2)), ConfigError, "network around it"),
         (lambda: LocalTraining(network(), alpha=0.1), ConfigError, "must be one of device"),
         (lambda: LocalTraining(network(), head="0"), ConfigError, "linear layer"),
         (lambda: LocalTraining(nn.Conv2d(1, 1, 1)), ConfigError, "no linear layer"),

@@ -5,6 +5,7 @@ and no message has text of the file.
 """
 
 import importlib
+import io
 import logging
 import warnings
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from PIL import Image
 from task.errors import ConfigError
 
 MISSING = "need pydicom: uv sync --extra dicom, or pip install pydicom"
-MOST_PIXELS = 40_000_000  # of an image; decoding takes up to 30 bytes for each
+MOST_PIXELS = 40_000_000  # times channels, of an image; decoding takes up to 30 bytes for each
 MOST_BYTES = 8 * MOST_PIXELS  # of a file
 MOST_RLE = 32_000_000  # bytes of run lengths, of which two can stand for 128
 PALETTE = [f"{colour}PaletteColorLookupTable{part}" for colour in ("Red", "Green", "Blue")
@@ -102,12 +103,34 @@ def require_one_frame(data: Any, syntax: Any) -> None:
     frames, rows, columns = int(data.get("NumberOfFrames") or 1), int(data.Rows), int(data.Columns)
     if frames != 1:
         raise RefusedError(f"the DICOM file has {frames} frames; save each as a file of its own")
-    if rows * columns > MOST_PIXELS:
-        raise RefusedError(f"{columns} x {rows} pixels; at most {MOST_PIXELS:,} are read")
+    if rows * columns * int(data.SamplesPerPixel) > MOST_PIXELS:
+        raise RefusedError(f"{columns} x {rows} pixels; at most {MOST_PIXELS:,} numbers are read")
     if data.SamplesPerPixel not in (1, 3) or data.BitsAllocated not in (1, 8, 16, 32):
         raise RefusedError("the DICOM file has an unusual form of pixels")
     if syntax.is_encapsulated and syntax.name.startswith("RLE") and len(data.PixelData) > MOST_RLE:
         raise RefusedError(f"the run lengths have more than {MOST_RLE / 1e6:.0f} MB; {SAVE}")
+    if syntax.is_compressed and not syntax.name.startswith("RLE"):
+        require_size_inside(data, syntax.name, (columns, rows))
+
+
+def require_size_inside(data: Any, syntax: str, wanted: tuple[int, int]) -> None:
+    """Refuse a compressed image whose own size is not that of the file's header.
+
+    Raises:
+        RefusedError: it differs, or cannot be told.
+    """
+    frame = importlib.import_module("pydicom.encaps").get_frame(
+        data.PixelData, 0, number_of_frames=1
+    )
+    try:
+        with Image.open(io.BytesIO(frame)) as image:  # reads no pixel
+            size = image.size
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        raise RefusedError(
+            f"the size of its compressed image ({syntax}) is unknown; {SAVE}"
+        ) from None
+    if size != wanted:
+        raise RefusedError(f"its compressed image has {size[0]} x {size[1]} pixels; {SAVE}")
 
 
 def image_of(data: Any, pixels: Any, window: Sequence[float] | None) -> Image.Image:
@@ -133,6 +156,8 @@ def image_of(data: Any, pixels: Any, window: Sequence[float] | None) -> Image.Im
         share = windowed(values, data, pixels, window)
         if data.PhotometricInterpretation == "MONOCHROME1":  # the least value is white
             share = 1 - share
+    if not np.isfinite(share).all():
+        raise RefusedError("its rescaled values are not finite")
     return Image.fromarray(np.rint(share * 255).clip(0, 255).astype(np.uint8))
 
 
