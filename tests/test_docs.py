@@ -147,13 +147,17 @@ def test_a_shown_command_is_understood(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("UNIVARFL_CACHE", str(tmp_path))
     kept(weights_directory(), "timm/resnet18.a1_in1k")
-    for run in ("RUN", "FEDBN", "extractor", "topics", "wine"):
-        (tmp_path / "runs" / run).mkdir(parents=True)
-        (tmp_path / "runs" / run / "run.json").write_text("{}")
-        (tmp_path / "runs" / run / "model.safetensors").touch()
+    runs = [
+        tmp_path / "runs" / run for run in ("RUN", "FEDBN", "extractor", "topics", "wine", "sums")
+    ]
+    for run in (*runs, tmp_path / "coordinator" / "runs" / "sums"):
+        run.mkdir(parents=True)
+        (run / "run.json").write_text("{}")
+        (run / "model.safetensors").touch()
     name, parameters = parsed(shown)
     words = [str(word) for word in parameters.get("overrides") or ()]  # type: ignore[attr-defined]
-    if any(word.startswith("resume=") or new in word for word in words for new in NEW_PARTS):
+    needs_a_run = ("resume=", "sums.add_to=")  # that was made before
+    if any(word.startswith(needs_a_run) or new in word for word in words for new in NEW_PARTS):
         return
     if name in EXPERIMENTS:
         compose_experiment(words)
