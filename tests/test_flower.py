@@ -169,7 +169,7 @@ def test_client_state_follows_the_clients_between_rays_workers(
 
 @pytest.mark.slow
 def test_local_training_works_in_another_flower_app(tmp_path: Path) -> None:
-    """The documented app trains torchvision's ShuffleNet with SCAFFOLD under Flower's FedAvg."""
+    """The documented app trains a network of its own with SCAFFOLD under Flower's FedAvg."""
     (tmp_path / "my_app.py").write_text(example("my_app.py"))
     (tmp_path / "pyproject.toml").write_text(example("pyproject.toml of my_app"))
     with PrivateSuperLink() as superlink:

@@ -93,7 +93,8 @@ def test_the_page_on_several_labels_works(reader: Path) -> None:
     rows = [f"scans/pic_{image:03}.png,{names[image % 4]}" for image in range(12)]
     (reader / "xrays" / "images.csv").write_text("\n".join(["image,labels", *rows, ""]))
     first, images, *others = lines("learn-several-labels", "how-to")
-    for line in (*others, first, f"{images} num_clients=2 partition=iid data.image_size=32"):
+    small = "data.image_size=32 partition.min_images=3"
+    for line in (*others, first, f"{images} num_clients=2 partition=iid {small}"):
         typed(shortened(line))
     assert len((reader / "topics.csv").read_text().splitlines()) == 1301
     assert (reader / "topics_model" / "model_card.md").exists()
