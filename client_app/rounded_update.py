@@ -51,12 +51,12 @@ def rounded_result(
         if update_format.rounds(name)
     }
     encoded = update_format.encode(result.weights, changes)
-    weights = update_format.weights(encoded, start)
+    decoded = update_format.changes(encoded, start)
+    weights = update_format.weights(encoded, start, decoded)
     if not all(is_finite(weights[name]) for name in changes):
         raise diverged("a number of the rounded update is not finite")
     state = result.state
     if settings.error_feedback:
-        decoded = update_format.changes(encoded, start)
         lost = {ERROR + name: change - decoded[name] for name, change in changes.items()}
         state = {**state, **lost}
     own = {field.name: getattr(result, field.name) for field in fields(LocalResult)}

@@ -180,6 +180,9 @@ class Loss(Strict):
         return self.class_weights == "none" and not self.label_smoothing
 
 
+GIVEN_ABOVE = 0.5  # with several labels: the probability above which one counts as given
+
+
 class Task(Strict):
     """What a network learns to say of an example.
 
@@ -335,9 +338,14 @@ class LocalConfig(Strict):
         return found
 
     @property
+    def closed_form(self) -> bool:
+        """Whether nothing is trained; such a method is not combined with others."""
+        return self.local_method().closed_form
+
+    @property
     def passes(self) -> int:
         """How often a round reads each training image of a client."""
-        return 1 if self.local_method().closed_form else self.local_epochs
+        return 1 if self.closed_form else self.local_epochs
 
     @property
     def keeps_statistics(self) -> bool:

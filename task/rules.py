@@ -18,10 +18,13 @@ OPTIONS: tuple[tuple[Callable[[LocalConfig], bool], str], ...] = (
     (lambda of: of.task.multilabel, "task.training.multilabel.rules:problems"),
     (lambda of: of.secure.rounded, "task.secure.rules.masked_experiment:problems"),
     (lambda of: of.update.rounded, "task.protocol.number_formats:problems"),
-    (lambda of: of.privacy.per_example, "task.privacy.separable:problems"),
+    (
+        lambda of: of.privacy.per_example and not of.closed_form,
+        "task.privacy.separable:problems",
+    ),
     (lambda of: of.privacy.per_client, "task.privacy.whole_clients:problems"),
     (
-        lambda of: of.privacy.private and of.local_method().closed_form,
+        lambda of: of.privacy.private and of.closed_form,
         "task.privacy.noisy_sums:problems",
     ),
 )

@@ -285,17 +285,17 @@ def flower_identity() -> None:
 
 
 @pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Return a function that trains the small experiment and returns the run's directory."""
-
+def train_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Path]:
+    """Return a function that trains by overrides and returns the run's directory."""
     monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
+    return lambda words: train_experiment(compose_experiment(words), words)
 
-    def run(*overrides: str) -> Path:
-        words = [*SMALL, *overrides]
-        return train_experiment(compose_experiment(words), words)
 
-    return run
+@pytest.fixture
+def train(train_by: Callable[[list[str]], Path]) -> Train:
+    """Return a function that trains the small experiment and returns the run's directory."""
+    return lambda *overrides: train_by([*SMALL, *overrides])
 
 
 @pytest.fixture(scope="session")

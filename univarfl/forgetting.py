@@ -22,7 +22,7 @@ from server_app.rounds.closed_form.classifier import (
     with_classifier,
 )
 from server_app.runs.directory import plan_run_directory
-from server_app.runs.kept_sums import delete_sum, keep_sum, kept_clients, read_sum
+from server_app.runs.kept_sums import delete_sums, keep_sum, kept_clients, read_sum
 from server_app.runs.recorder import Recorder
 from server_app.runs.records.client_counts import recorded_counts
 from server_app.runs.records.run_record import read_record
@@ -245,7 +245,7 @@ def delete_everywhere(directory: Path, clients: Sequence[str]) -> list[Path]:
         seen.add(place)
         if set(clients) & set(kept_clients(place)):
             for name in clients:
-                delete_sum(place, name)
+                delete_sums(place, name)
             deleted.append(place)
         try:
             record = read_record(place)

@@ -99,13 +99,13 @@ def sums_of_client(session: Session[Any], client: int, honest: int = 1) -> Tenso
                 "sums of features are of all images of a site; leave data.duplicates out"
             )
     positions = worker.images.index(chosen)
-    labels = worker.images.labels(positions)
-    enough = positions[worker.images.counts(positions)[labels] >= least]
     if private:
         charge(session)
         found = feature_sums(worker.model, worker.images, positions, session.request.form, True)
         noisy: Tensor = named(WITH_NOISE)(session, client, found, honest)
         return noisy
+    labels = worker.images.labels(positions)
+    enough = positions[worker.images.counts(positions)[labels] >= least]
     if not len(enough):
         raise SiteError(f"no class has the {least} images that sums of features need")
     logger.info("sums of the features of %d images", len(enough))

@@ -35,13 +35,13 @@ from task.registry import named
 from task.tensors import Tensors, is_finite
 from task.training.worker import Worker
 
+if TYPE_CHECKING:
+    from task.protocol.number_formats import UpdateFormat
+
 OTHER_IMAGES = (
     "the network was made for images of {0.image_size} pixels with {0.interpolation} interpolation;"
     " here they have data.image_size={1.image_size} and data.interpolation={1.interpolation}"
 )
-if TYPE_CHECKING:
-    from task.protocol.number_formats import UpdateFormat
-
 FORMAT = "task.protocol.number_formats:UpdateFormat"
 GIVEN = "server_app.aggregation.starting_weights:starting_weights"
 WEIGHTS, STRATEGY, SERVER_UPDATE = "weights", "strategy", "server_update"  # the arrays' kinds
@@ -85,9 +85,9 @@ class GlobalModel:
         given = given_weights(experiment.model)
         if given and (own := experiment.network().own_input()):
             source = experiment.source()
-            images = source.image_size, source.interpolation
+            images = OwnInput(source.image_size, source.interpolation)
             if own != images:
-                self.notes.append(OTHER_IMAGES.format(own, OwnInput(*images)))
+                self.notes.append(OTHER_IMAGES.format(own, images))
         if given and not self._frozen:  # otherwise the worker has read the file
             self._weights, notes = named(GIVEN)(given, self._weights)
             self.notes += notes

@@ -64,7 +64,7 @@ def is_pickled(path: Path) -> bool:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        return zipfile.is_zipfile(file) or (file.seek(0), file.read(len(LEGACY)))[1] == LEGACY
+        return file.read(len(LEGACY)) == LEGACY or zipfile.is_zipfile(file)
 
 
 def has_adapters(path: Path) -> bool:

@@ -25,7 +25,7 @@ OPTIONS: tuple[tuple[Callable[[Experiment], bool], str], ...] = (
     (lambda of: of.update.rounded, "server_app.config.compatibility.rounded_updates:problems"),
     (lambda of: of.secure.rounded, "server_app.config.compatibility.masking:problems"),
     (
-        lambda of: any(member.closed_form for member in of.local_method().members()),
+        lambda of: of.closed_form,
         "server_app.config.compatibility.closed_form:problems",
     ),
     (

@@ -55,10 +55,8 @@ def clients_of_final_scores(context: RoundContext) -> list[int]:
     experiment = context.experiment
     if not experiment.validation_share:
         return []
-    scored, excluded = (
-        clients_to_score(experiment.num_clients, experiment.seed),
-        experiment.excluded,
-    )
+    scored = clients_to_score(experiment.num_clients, experiment.seed)
+    excluded = experiment.excluded
     return with_a_model(context, [client for client in scored if client not in excluded])
 
 

@@ -53,7 +53,7 @@ def privacy_spent(experiment: Experiment, rounds: int, repeated: int = 0) -> dic
     It is for the record of an experiment with noise.
     """
     privacy, attempts = experiment.privacy, rounds + repeated
-    closed_form = experiment.local_method().closed_form
+    closed_form = experiment.closed_form
     spent = strategy_of(experiment).privacy_spent(attempts)
     if privacy.per_example:
         outside = OUTSIDE_SUMS if closed_form else OUTSIDE

@@ -78,25 +78,14 @@ def read_sum(directory: Path, client: str, form: Form) -> KeptSum:
     raise ConfigError("sums", path, f"{reason}; make the run again with sums.keep=true")
 
 
-def delete_sum(directory: Path, client: str) -> None:
-    """Delete a client's sums, if a run has kept them.
+def delete_sums(directory: Path, client: str = "*") -> None:
+    """Delete the sums of all clients of a run, or of one; also drafts of a killed process.
 
     Raises:
         OSError: they cannot be deleted.
     """
-    path = path_of(directory, client)
-    for each in path.parent.glob(f"{path.name}*"):  # also a draft of a process that was killed
-        each.unlink(missing_ok=True)
-
-
-def delete_sums(directory: Path) -> None:
-    """Delete the sums of all clients of a run.
-
-    Raises:
-        OSError: they cannot be deleted.
-    """
-    for client in kept_clients(directory):
-        delete_sum(directory, client)
+    for path in (directory / DIRECTORY).glob(f"{client}{SUFFIX}*"):
+        path.unlink(missing_ok=True)
 
 
 def path_of(directory: Path, client: str) -> Path:

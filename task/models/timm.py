@@ -41,10 +41,11 @@ class TimmSettings(BackboneSettings):
             near = ", ".join(within or close)
             refuse(self, "architecture", f"is no network of timm{near and f'; some are {near}'}")
         name, _, tag = self.architecture.partition(".")
-        every = self._library.list_models(f"{name}.*", include_tags=True)
-        if tag and self.architecture not in every:
-            allowed = f"has an unknown tag; choose one of {', '.join(every) or name}"
-            refuse(self, "architecture", allowed)
+        if tag:
+            every = self._library.list_models(f"{name}.*", include_tags=True)
+            if self.architecture not in every:
+                allowed = f"has an unknown tag; choose one of {', '.join(every) or name}"
+                refuse(self, "architecture", allowed)
         super().__post_init__()
 
     @cached_property

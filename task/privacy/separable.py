@@ -9,8 +9,6 @@ from task.errors import ConfigError
 
 def problems(config: LocalConfig) -> Iterator[ConfigError]:
     """Yield what makes the images of a batch depend on each other."""
-    if config.local_method().closed_form:
-        return
     members = config.local_method().members()
     for name, member in zip(config.methods(), members, strict=True):
         if not member.separable:

@@ -17,7 +17,7 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
     if config.privacy.delta >= 1 / config.num_clients:
         allowed = f"must be below 1 / num_clients, here 1 / {config.num_clients}"
         yield ConfigError("privacy.delta", config.privacy.delta, allowed)
-    if config.keeps_statistics and not config.local_method().closed_form:
+    if config.keeps_statistics and not config.closed_form:
         allowed = (
             "the statistics of batch norm reveal the data; with privacy.unit=client add "
             "model.norm=group"

@@ -132,9 +132,8 @@ class UpdateFormat:
         """
         return {name: self._format.decode(name, sent) for name in start if self.rounds(name)}
 
-    def weights(self, sent: Tensors, start: Tensors) -> dict[str, Tensor]:
-        """Return the trained model that was sent."""
-        changes = self.changes(sent, start)
+    def weights(self, sent: Tensors, start: Tensors, changes: Tensors) -> dict[str, Tensor]:
+        """Return the trained model that was sent, given the changes that were decoded."""
         return {
             name: (value + changes[name]).to(value.dtype) if name in changes else sent[name]
             for name, value in start.items()
@@ -147,7 +146,7 @@ class UpdateFormat:
             ProtocolError: a name, shape or type is wrong, or a number is not finite.
         """
         check_tensors(sent, self.form(start))
-        return self.weights(sent, start)
+        return self.weights(sent, start, self.changes(sent, start))
 
     def form(self, start: Tensors) -> dict[str, Tensor]:
         """Return the shapes and types of what is sent."""
@@ -171,6 +170,6 @@ def problems(config: LocalConfig) -> Iterator[ConfigError]:
             "secure=none"
         )
         yield ConfigError("update", written, allowed)
-    if any(member.closed_form for member in config.local_method().members()):
+    if config.closed_form:
         allowed = f"has no effect with method={config.method['name']}, which sends no update"
         yield ConfigError("update", written, f"{allowed}; leave it out")

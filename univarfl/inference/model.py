@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from server_app.aggregation.weights import to_tensors
-from task.config import Device, LocalConfig
+from task.config import GIVEN_ABOVE, Device, LocalConfig
 from task.inference.classifier import Classifier
 from task.registry import named
 from task.tensors import Tensors
@@ -23,7 +23,6 @@ from univarfl.records.trained import (
 
 ROWS = "task.inference.row_classifier:RowClassifier"  # of tables of numbers
 JOINT = "|"  # between several labels
-HALF = 0.5
 MOST_TIMES = 2  # a network may have more numbers than its file, such as fixed ones
 
 
@@ -46,7 +45,7 @@ class TrainedModel:
     def said(self, probabilities: NDArray[np.float32]) -> list[str]:
         """Return the class of an example, or all labels that it has, by its probabilities [D]."""
         if self.classifier.multilabel:
-            return [self.classes[place] for place in np.flatnonzero(probabilities > HALF)]
+            return [self.classes[place] for place in np.flatnonzero(probabilities > GIVEN_ABOVE)]
         return [self.classes[int(probabilities.argmax())]]
 
 

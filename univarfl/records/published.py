@@ -15,8 +15,7 @@ from server_app.config.tables import Cell, Further, Table
 # The groups that decide a result. A table need not name their usual choices and values.
 GROUPS = (
     "method", "model", "partition", "augmentation", "strategy", "guard", "after", "clock",
-    "participation", "optim", "privacy", "secure", "update",
-    "stop",
+    "participation", "optim", "privacy", "secure", "stop", "update",
 )  # fmt: skip
 LABELS: dict[Further, str] = {
     "top_eigenvalue": "top eigenvalue", "trace": "trace", "H_N": "H_N", "H_D": "H_D",

@@ -20,7 +20,7 @@ def problems(experiment: Experiment) -> Iterator[ConfigError]:
     sums = experiment.sums
     wanted = {WITHOUT: experiment.without, KEEP: sums.keep, ADD_TO: sums.add_to}
     used = {key: value for key, value in wanted.items() if value}
-    if not experiment.local_method().closed_form:
+    if not experiment.closed_form:
         for key, value in used.items():
             yield ConfigError(key, value, "needs method=ridge or method=ncm; leave it out")
     if sums.keep or sums.add_to:

@@ -31,7 +31,7 @@ def of_moments(experiment: Experiment) -> Iterator[str]:
 def why_not_measured(experiment: Experiment) -> Iterator[str]:
     """Yield why the statistics cannot be measured at the clients after the last round."""
     yield from of_own_statistics(experiment)
-    if experiment.local_method().closed_form:
+    if experiment.closed_form:
         method = experiment.method["name"]
         yield f"changes the features after training, and method={method} trains nothing"
     guard, strategy = experiment.guard["name"], experiment.strategy["name"]

@@ -10,7 +10,7 @@ def problems(experiment: Experiment) -> Iterator[ConfigError]:
     """Yield why there is no score to watch, or none of every round."""
     patience = experiment.stop.patience
     why = ""
-    if any(member.closed_form for member in experiment.local_method().members()):
+    if experiment.closed_form:
         method = experiment.method["name"]
         why = f"has no effect with method={method}, which has one round; leave it out"
     elif noise := experiment.source_of_noise:

@@ -23,6 +23,7 @@ EARLIER = "server_app.rounds.closed_form.earlier:earlier_sums"
 KEEP = "server_app.runs.kept_sums:keep_sum"
 DELETE = "server_app.runs.kept_sums:delete_sums"
 MASKED = "server_app.rounds.masked.features:masked_sums"
+MOST = "task.privacy.noisy_sums:most_images"
 NOBODY = (
     "no site sends sums of its features; set tell-statistics = true in site.toml of the sites that "
     "agree, or choose another method and after=none"
@@ -145,6 +146,6 @@ class Collection:
         """
         sums = usable(reply).of(client)
         if self._context.experiment.privacy.private:
-            most = MOST_IMAGES // self._context.experiment.num_clients
+            most = named(MOST)(self._context.experiment)
             return check_sums(sums, self._form, most, noisy=True)
         return check_sums(sums, self._form, self._context.sizes.train[client])

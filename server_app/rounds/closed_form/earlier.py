@@ -6,15 +6,14 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from server_app.aggregation.weights import from_file, to_tensors
+from server_app.config.compatibility.kept_sums import ADD_TO
 from server_app.rounds.context import RoundContext
 from server_app.runs.kept_sums import KeptSum, kept_clients, read_sum
 from server_app.runs.records.run_record import read_record
 from task.errors import ConfigError
 from task.given_weights import MODEL
+from task.optim.parameters import CLASSIFIER
 from task.protocol.after.sums import Form
-
-KEY = "sums.add_to"
-CLASSIFIER = "classifier."
 
 
 def earlier_sums(context: RoundContext, form: Form) -> Iterator[tuple[int, KeptSum]]:
@@ -33,16 +32,16 @@ def earlier_sums(context: RoundContext, form: Form) -> Iterator[tuple[int, KeptS
     check_network(context, directory)
     before, now = read_record(directory), read_record(context.directory)
     if not context.sites and before.data_version != now.data_version:
-        raise ConfigError(KEY, directory, "has sums of other images: the data have changed")
+        raise ConfigError(ADD_TO, directory, "has sums of other images: the data have changed")
     if before.versions != now.versions:
-        context.note("", f"{KEY}: {directory.name} was made with other versions of packages")
+        context.note("", f"{ADD_TO}: {directory.name} was made with other versions of packages")
     kept = set(kept_clients(directory))
     found = [
         (client, name)
         for client, name in enumerate(experiment.client_names)
         if name in kept and client not in experiment.excluded
     ]
-    context.note("", f"{KEY}: the sums of {len(found)} clients are those of {directory.name}")
+    context.note("", f"{ADD_TO}: the sums of {len(found)} clients are those of {directory.name}")
     for client, name in found:
         yield client, read_sum(directory, name, form)
 
@@ -56,9 +55,9 @@ def check_network(context: RoundContext, directory: Path) -> None:
     try:
         arrays, _ = from_file(directory / MODEL)
     except (OSError, SafetensorError) as error:
-        raise ConfigError(KEY, directory, f"its {MODEL} cannot be read: {error}") from None
+        raise ConfigError(ADD_TO, directory, f"its {MODEL} cannot be read: {error}") from None
     before, now = to_tensors(arrays), context.model.whole
     names = [name for name in before.keys() | now.keys() if not name.startswith(CLASSIFIER)]
     if not all(name in before and name in now and before[name].equal(now[name]) for name in names):
         allowed = "has sums of a network with other weights; use the model.weights of that run"
-        raise ConfigError(KEY, directory, allowed)
+        raise ConfigError(ADD_TO, directory, allowed)

@@ -1,17 +1,16 @@
 """The loss and the metrics of logits whose sigmoid is the probability of each label.
 
-A label is said to be there if its probability is above a half.
+A label is said to be there if its probability is above `task.config.GIVEN_ABOVE`.
 """
 
 import numpy as np
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
+from task.config import GIVEN_ABOVE
 from task.training.evaluation import Metrics, Score
 from task.training.losses import wide
 from task.training.one_vs_rest import ClassMetrics, OneVsRest, ranking
-
-THRESHOLD = 0.5
 
 
 def entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -30,13 +29,13 @@ def score(logits: Tensor, y: Tensor) -> Score:
     An example counts as correct if all of its labels are right. Its loss is the mean over labels.
     """
     losses = F.binary_cross_entropy_with_logits(logits, y, reduction="none").double()
-    right = (predicted(logits) == (y > THRESHOLD)).all(dim=1)
+    right = (predicted(logits) == y.bool()).all(dim=1)
     return Score(len(y), int(right.sum()), float(losses.mean(dim=1).sum()))
 
 
 def metrics(logits: Tensor, y: Tensor) -> Metrics:
     """Return every metric of logits against labels, both [n, D], n at least 1."""
-    said, truth = predicted(logits), y > THRESHOLD
+    said, truth = predicted(logits), y.bool()
     hits = (said & truth).sum(dim=0).double()
     positives, taken = truth.sum(dim=0), said.sum(dim=0)
     present, relevant = positives > 0, positives + taken > 0
@@ -64,7 +63,7 @@ def by_label(logits: Tensor, y: Tensor) -> OneVsRest:
     There is no confusion matrix, since a label is not taken for another one.
     """
     probabilities = logits.sigmoid().numpy().astype(np.float64)
-    said, truth = predicted(logits).numpy(), (y > THRESHOLD).numpy()
+    said, truth = predicted(logits).numpy(), y.bool().numpy()
     found = []
     for label in range(logits.shape[1]):
         is_there, is_said = truth[:, label], said[:, label]
@@ -85,4 +84,4 @@ def by_label(logits: Tensor, y: Tensor) -> OneVsRest:
 
 def predicted(logits: Tensor) -> Tensor:
     """Return which labels an example is said to have, [n, D] bool."""
-    return logits.sigmoid() > THRESHOLD
+    return logits.sigmoid() > GIVEN_ABOVE

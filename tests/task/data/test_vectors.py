@@ -23,7 +23,6 @@ from task.site import Site
 from tests.conftest import sha256, with_slow
 from tests.task.data import tables
 from univarfl import load_run
-from univarfl.engines.train import train_experiment
 from univarfl.inference.export import export
 from univarfl.inference.predict import predict
 from univarfl.report.split.report import report_split
@@ -263,16 +262,9 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def trained(train_by: Callable[[list[str]], Path]) -> Callable[..., Path]:
     """Return a function that trains on a directory's table, and returns the run's directory."""
-    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
-
-    def run(root: Path, *more: str) -> Path:
-        overrides = words(root, *SMALL, *more)
-        return train_experiment(compose_experiment(overrides), overrides)
-
-    return run
+    return lambda root, *more: train_by(words(root, *SMALL, *more))
 
 
 def test_a_run_learns_and_its_model_predicts_and_is_exported(

@@ -37,7 +37,6 @@ from tests.conftest import rows, with_slow
 from tests.task.data import making, tables
 from univarfl import load_run
 from univarfl.analysis.analyse import analyse
-from univarfl.engines.train import train_experiment
 from univarfl.inference.export import export
 from univarfl.inference.predict import predict
 from univarfl.records.reader import read_run
@@ -82,16 +81,9 @@ def experiment(table: Path) -> Experiment:
 
 
 @pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def trained(train_by: Callable[[list[str]], Path]) -> Callable[..., Path]:
     """Return a function that trains on a directory's table, and returns the run's directory."""
-    monkeypatch.setenv("UNIVARFL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("UNIVARFL_MEMORY", str(tmp_path / "memory"))
-
-    def run(root: Path, *more: str) -> Path:
-        overrides = words(root, *SMALL, *more)
-        return train_experiment(compose_experiment(overrides), overrides)
-
-    return run
+    return lambda root, *more: train_by(words(root, *SMALL, *more))
 
 
 def test_rows_have_labels_and_are_split_by_their_combination(
